@@ -1,0 +1,44 @@
+# One way to run things, for people and for CI alike. Each target sets up what it needs, once.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test check format bench bench-long clean
+.DEFAULT_GOAL := help
+
+help:            ## what can be made
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/'
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "kgem needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+setup: $(STAMP)  ## make .venv and install kgem into it
+
+demo: $(STAMP)   ## fit the embedded graph through all three phases, print predictions, write a report
+	$(BIN)/kgem demo
+
+test: $(STAMP)   ## run the whole test suite
+	$(BIN)/python -m pytest
+
+check: $(STAMP)  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## let ruff put things right
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## speed and memory against peers, the short version
+	$(BIN)/python -m bench
+
+bench-long: $(STAMP) ## speed and memory against peers, all of it
+	$(BIN)/python -m bench --long
+
+clean:           ## remove everything that was built
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

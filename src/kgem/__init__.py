@@ -1,0 +1,1 @@
+"""kgem: knowledge graph embeddings whose regularisers tune themselves."""
