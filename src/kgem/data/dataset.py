@@ -1,4 +1,4 @@
-"""A graph ready for training: vocabularies, splits, counts, reciprocal facts (Eq. 7), query and filter index."""
+"""A graph ready for training: vocabularies, splits, counts, reciprocal facts (Eq. 7), the two indexes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ class Vocabulary:
 
 @dataclass(frozen=True, eq=False)
 class QueryIndex:
-    """Distinct queries (h, r) with their tails in compressed rows: tails of query i are tails[offsets[i]:offsets[i+1]]."""
+    """Distinct queries (h, r) with their tails in compressed rows.
+
+    The tails of query i are tails[offsets[i] : offsets[i + 1]].
+    """
 
     heads: IntArray  # (Q,)
     relations: IntArray  # (Q,), reciprocal relations included
@@ -174,8 +177,8 @@ class Dataset:
         name: str = "graph",
     ) -> Dataset:
         """Labelled facts (columns head, relation, tail) to ids; labels are numbered in sorted order."""
-        frames = {"train": train, "valid": valid, "test": test}
-        frames = {split: f.select("head", "relation", "tail") for split, f in frames.items() if f is not None}
+        given = {"train": train, "valid": valid, "test": test}
+        frames = {split: f.select("head", "relation", "tail") for split, f in given.items() if f is not None}
         unique = {split: f.unique(maintain_order=True) for split, f in frames.items()}
         every = pl.concat(unique.values())
         entities = pl.concat([every["head"].unique(), every["tail"].unique()]).unique().sort()
