@@ -262,7 +262,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(self.split(s)):,}" for s in SPLITS)
-        return f"<Dataset {self.name}: {self.n_entities:,} entities, {self.n_relations:,} relations, {sizes} facts>"
+        symbols = f"{self.n_entities:,} entities, {self.n_relations:,} relations"
+        return f"<Dataset {self.name}: {symbols}, {sizes} facts>"
 
 
 def reciprocal(facts: IntArray, n_relations: int) -> IntArray:
