@@ -1,0 +1,163 @@
+"""Ids for labels, and facts gathered by equal query (h, r) with their tails in compressed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kgem.errors import DatasetError, UnknownLabel
+
+__all__ = ["IntArray", "LongArray", "QueryIndex", "Vocabulary", "fact_keys", "frozen", "reciprocal"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+A = TypeVar("A", bound=npt.NDArray[Any])
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The labels of entities or relations; a label's place is its id."""
+
+    labels: tuple[str, ...]
+    kind: str = "entity"
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels)}
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._ids
+
+    def __getitem__(self, index: int) -> str:
+        return self.labels[index]
+
+    def id(self, label: str) -> int:
+        """The id of a label; an unknown one is an error that suggests its neighbours."""
+        try:
+            return self._ids[label]
+        except KeyError:
+            near = self.suggest(label)
+            remedy = f"did you mean {', '.join(map(repr, near))}?" if near else "labels are compared exactly"
+            raise UnknownLabel(f"no {self.kind} is called {label!r}", remedy=remedy) from None
+
+    def ids(self, labels: Sequence[str]) -> IntArray:
+        """The ids of many labels."""
+        return np.fromiter((self.id(label) for label in labels), dtype=np.int32, count=len(labels))
+
+    def suggest(self, label: str, most: int = 3) -> list[str]:
+        """Labels that look like the given one, best first."""
+        import difflib
+
+        folded = {known.casefold(): known for known in self.labels}
+        wanted = label.casefold()
+        if wanted in folded:
+            return [folded[wanted]]
+        inside = sorted((known for known in folded if wanted and wanted in known), key=len)[:most]
+        near = difflib.get_close_matches(wanted, folded, n=most, cutoff=0.6) if len(folded) < 100_000 else []
+        return [folded[known] for known in dict.fromkeys([*near, *inside])][:most]
+
+
+@dataclass(frozen=True, eq=False)
+class QueryIndex:
+    """Distinct queries (h, r) with their tails in compressed rows.
+
+    The tails of query i are tails[offsets[i] : offsets[i + 1]].
+    """
+
+    heads: IntArray  # (Q,)
+    relations: IntArray  # (Q,), reciprocal relations included
+    offsets: LongArray  # (Q + 1,)
+    tails: IntArray  # (N',), ascending within a query
+    n_relations: int  # how many relation ids there are, reciprocal ones included
+
+    @classmethod
+    def build(cls, facts: IntArray, n_entities: int, n_relations: int) -> QueryIndex:
+        """Gather facts (n, 3) by equal (h, r); a fact given twice counts once."""
+        keys = fact_keys(facts, n_entities, n_relations)
+        keys.sort()
+        if keys.size:
+            keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
+        queries, tails = np.divmod(keys, n_entities)
+        starts = np.flatnonzero(np.concatenate(([True], queries[1:] != queries[:-1]))) if keys.size else keys
+        distinct = queries[starts]
+        return cls(
+            heads=frozen((distinct // n_relations).astype(np.int32)),
+            relations=frozen((distinct % n_relations).astype(np.int32)),
+            offsets=frozen(np.append(starts, keys.size).astype(np.int64)),
+            tails=frozen(tails.astype(np.int32)),
+            n_relations=n_relations,
+        )
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    @cached_property
+    def counts(self) -> LongArray:
+        """n_q: how many tails each query has, (Q,)."""
+        return frozen(np.diff(self.offsets))
+
+    @cached_property
+    def _keys(self) -> LongArray:
+        return self.heads.astype(np.int64) * self.n_relations + self.relations
+
+    def find(self, heads: npt.ArrayLike, relations: npt.ArrayLike) -> LongArray:
+        """The place of each query, or -1 where it has no known tail."""
+        wanted = np.asarray(heads, dtype=np.int64) * self.n_relations + np.asarray(relations, dtype=np.int64)
+        places = np.searchsorted(self._keys, wanted)
+        found = places < len(self._keys)
+        found[found] = self._keys[places[found]] == wanted[found]
+        return np.where(found, places, -1).astype(np.int64)
+
+    def tails_of(self, place: int) -> IntArray:
+        """The known tails of one query by its place (none for -1)."""
+        if place < 0:
+            return self.tails[:0]
+        return self.tails[self.offsets[place] : self.offsets[place + 1]]
+
+    def gather(self, places: npt.NDArray[np.integer[Any]]) -> tuple[LongArray, IntArray]:
+        """All (row, tail) pairs of the queries at these places; row counts within `places`; -1 has none."""
+        places = np.asarray(places, dtype=np.int64)
+        known = places >= 0
+        starts = np.where(known, self.offsets[places], 0)
+        lengths = np.where(known, self.offsets[np.where(known, places + 1, 0)] - starts, 0)
+        rows = np.repeat(np.arange(len(places)), lengths)
+        first = np.cumsum(lengths) - lengths
+        take = np.arange(rows.size) - first[rows] + starts[rows]
+        return rows, self.tails[take]
+
+
+def reciprocal(facts: IntArray, n_relations: int) -> IntArray:
+    """Eq. 7: S and, below it, {(t, r^-1, h)}, where r^-1 has the id r + n_relations."""
+    flipped = facts[:, [2, 1, 0]] + np.array([0, n_relations, 0], dtype=np.int32)
+    return np.concatenate([facts, flipped])
+
+
+def fact_keys(facts: IntArray, n_entities: int, n_relations: int) -> LongArray:
+    """One number per fact, ordered like (h, r, t), (n,)."""
+    if n_entities * n_relations * n_entities >= 2**62:
+        raise DatasetError(
+            f"{n_entities:,} entities with {n_relations:,} relations are more than the index can number",
+            remedy="split the graph into parts",
+        )
+    keys = facts[:, 0].astype(np.int64)
+    for column, base in ((1, n_relations), (2, n_entities)):
+        keys *= base
+        keys += facts[:, column]
+    return keys
+
+
+def frozen(array: A) -> A:
+    """The same array, no longer writable."""
+    array.setflags(write=False)
+    return array
