@@ -1,0 +1,226 @@
+"""Filtered and raw ranks of facts among all entities, in blocks under a memory limit; equal queries scored once.
+
+The paper's filtered rank is one plus the number of incorrect tails whose score is at least the target's.
+That settles ties against the model (pessimistic); the other two rules are reported beside it:
+
+    pessimistic  1 + #{ incorrect t' : f(t') >= f(t) }
+    optimistic   1 + #{ incorrect t' : f(t') >  f(t) }
+    realistic    the mean of both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kgem.data.index import QueryIndex
+from kgem.model.embeddings import Embeddings
+
+__all__ = ["MEMORY", "Ranks", "Scorer", "TableScorer", "rank"]
+
+MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
+BLOCK_BYTES = 16 * 2**20  # a block of scores that stays in the last-level cache
+
+Ints = npt.NDArray[np.integer[Any]]
+
+
+class Scorer(Protocol):
+    """Anything that scores queries against ranges of entities: a model, or an average over a posterior."""
+
+    n_entities: int
+    bytes_per_query: int  # working memory beyond the block of scores itself
+    like: Tensor  # scores have its dtype and live on its device
+
+    def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
+        """For some queries: a function that writes the scores of entities start..stop into a block."""
+        ...
+
+
+class TableScorer:
+    """Scores from a model's tables."""
+
+    def __init__(self, embeddings: Embeddings) -> None:
+        self.embeddings = embeddings
+        self.n_entities = embeddings.n_entities
+        self.like = embeddings.entities
+        self.bytes_per_query = 4 * embeddings.entities.shape[1] * embeddings.entities.element_size()
+
+    def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
+        model, score = self.embeddings, self.embeddings.score
+        sides = [
+            (
+                rows,
+                score.query(
+                    model.heads(heads[rows], reverse=reverse),
+                    model.relation_rows(relations[rows], reverse=reverse),
+                ),
+                model.tail_table(reverse=reverse),
+            )
+            for reverse, rows in model.sides(relations)
+        ]
+
+        def write(start: int, stop: int, block: Tensor) -> None:
+            for rows, q, table in sides:
+                if len(sides) > 1:
+                    block[rows] = score.compare(q, table[start:stop])
+                elif score.bilinear:
+                    torch.mm(q, table[start:stop].T, out=block)
+                else:
+                    block.copy_(score.compare(q, table[start:stop]))
+
+        return write
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """The ranks of facts, head queries included as queries on the reciprocal relation."""
+
+    facts: Ints  # (n, 3): head, relation (ids from n_relations on are reciprocal), tail
+    optimistic: npt.NDArray[np.int64]  # (n,)
+    pessimistic: npt.NDArray[np.int64]  # (n,)
+
+    @property
+    def realistic(self) -> npt.NDArray[np.float64]:
+        return (self.optimistic + self.pessimistic) / 2
+
+    def of(self, ties: str) -> npt.NDArray[Any]:
+        """The ranks under one tie rule."""
+        ranks: npt.NDArray[Any] = getattr(self, ties)
+        return ranks
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+
+@torch.no_grad()
+def rank(
+    scorer: Scorer | Embeddings,
+    facts: Ints,
+    known: QueryIndex | None,
+    *,
+    memory: int = MEMORY,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Ranks:
+    """Rank each fact's tail among all entities, leaving out the known tails (None: raw ranks).
+
+    `facts` (n, 3) hold reciprocal ids for head queries; on_progress hears (queries done, of all).
+    """
+    if isinstance(scorer, Embeddings):
+        scorer = TableScorer(scorer)
+    facts = np.asarray(facts).reshape(-1, 3)
+    order, firsts = _gather_equal_queries(facts)
+    above = np.zeros((2, len(facts)), dtype=np.int64)  # strictly higher, at least as high
+    plan = _Plan.fit(scorer, memory)
+    borders = [*range(0, len(firsts), plan.queries), len(firsts)]
+    starts = np.append(firsts, len(facts))
+    for low, high in pairwise(borders):
+        mine = order[starts[low] : starts[high]]  # facts of these queries, gathered
+        rows = np.repeat(np.arange(high - low), np.diff(starts[low : high + 1]))
+        queries = facts[order[starts[low:high]]]
+        above[:, mine] = _count(scorer, plan, queries, rows, facts[mine, 2], known)
+        if on_progress:
+            on_progress(high, len(firsts))
+    return Ranks(facts, optimistic=above[0] + 1, pessimistic=above[1] + 1)
+
+
+def _gather_equal_queries(facts: Ints) -> tuple[Ints, Ints]:
+    """An order of the facts in which equal queries follow each other, and where each query begins."""
+    keys = facts[:, 1].astype(np.int64) << 32 | facts[:, 0].astype(np.int64)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    new = np.ones(len(ordered), dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(new)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How many queries and entities a block has, so that all buffers stay under the limit."""
+
+    queries: int
+    entities: int
+
+    @classmethod
+    def fit(cls, scorer: Scorer, memory: int) -> _Plan:
+        # Three blocks live at once: scores, the targets' copies of them, comparisons.
+        budget = min(BLOCK_BYTES, memory // 8)
+        size, entities = scorer.like.element_size(), scorer.n_entities
+        if 16 * size * entities > memory // 8:
+            return cls(16, max(1, memory // (8 * size * 16)))
+        return cls(max(16, min(1024, budget // (size * entities + scorer.bytes_per_query))), entities)
+
+    def ranges(self, n_entities: int) -> Iterator[tuple[int, int]]:
+        for start in range(0, n_entities, self.entities):
+            yield start, min(start + self.entities, n_entities)
+
+
+def _count(
+    scorer: Scorer, plan: _Plan, queries: Ints, rows: Ints, targets: Ints, known: QueryIndex | None
+) -> npt.NDArray[np.int64]:
+    """For each target of some queries, how many unknown tails score higher, and at least as high: (2, n)."""
+    like = scorer.like
+
+    def put(array: Ints) -> Tensor:
+        return torch.from_numpy(array.astype(np.int64)).to(like.device)
+
+    write = scorer.prepare(put(queries[:, 0]), put(queries[:, 1]))
+    ranges = list(plan.ranges(scorer.n_entities))
+    buffer = like.new_empty(len(queries), ranges[0][1])
+
+    def fill(start: int, stop: int) -> Tensor:
+        block = buffer if stop - start == buffer.shape[1] else like.new_empty(len(queries), stop - start)
+        write(start, stop, block)
+        return block
+
+    # A target's own score is read from the block, not computed apart: equal vectors must tie exactly.
+    target_rows, target_tails = put(rows), put(targets)
+    scores = like.new_full((len(rows), 1), -torch.inf)
+    for start, stop in ranges:
+        block = fill(start, stop)
+        inside = (target_tails >= start) & (target_tails < stop)
+        scores[inside, 0] = block[target_rows[inside], target_tails[inside] - start]
+    scores.nan_to_num_(nan=-torch.inf)  # a score that is not a number ranks last, not first
+
+    counts = like.new_zeros(2, len(rows))
+    for start, stop in ranges:
+        block = fill(start, stop) if len(ranges) > 1 else block
+        if known is not None:
+            _mask(block, start, *map(put, _known_cells(queries, rows, targets, known)))
+        counts += _compare(block, target_rows, scores)
+    if known is None:  # the target was counted as at least as high as itself
+        counts[1] -= 1
+    return counts.cpu().numpy().astype(np.int64)
+
+
+def _known_cells(queries: Ints, rows: Ints, targets: Ints, known: QueryIndex) -> tuple[Ints, Ints]:
+    """Row and tail of every known answer, the targets among them."""
+    known_rows, known_tails = known.gather(known.find(queries[:, 0], queries[:, 1]))
+    return np.concatenate([known_rows, rows]), np.concatenate([known_tails, targets])
+
+
+def _mask(block: Tensor, start: int, rows: Tensor, tails: Tensor) -> None:
+    """Take the known answers out of the contest."""
+    inside = (tails >= start) & (tails < start + block.shape[1])
+    block[rows[inside], tails[inside] - start] = -torch.inf
+
+
+def _compare(block: Tensor, rows: Tensor, scores: Tensor) -> Tensor:
+    """Count the block's entries above, and at or above, each target's score: (2, n)."""
+    counts = block.new_empty(2, len(rows))
+    alone = len(rows) == len(block)  # one target per query: no copies needed
+    buffer = torch.empty_like(block)
+    for start in range(0, len(rows), len(block)):
+        part = slice(start, start + len(block))
+        mine = block if alone else block.index_select(0, rows[part])
+        out = buffer[: len(mine)]
+        # Comparing into floats and adding those up is several times faster than counting booleans.
+        counts[0, part] = torch.gt(mine, scores[part], out=out).sum(dim=1)
+        counts[1, part] = torch.ge(mine, scores[part], out=out).sum(dim=1)
+    return counts

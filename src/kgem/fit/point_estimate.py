@@ -1,0 +1,141 @@
+"""Algorithm 1: a point estimate of the embeddings for given strengths, by stochastic gradient descent."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from kgem.config import TrainConfig
+from kgem.errors import Diverged
+from kgem.fit.optimizer import Optimizer, Schedule
+from kgem.fit.stopping import EarlyStopping
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import Objective
+from kgem.model.prior import Strengths
+
+__all__ = ["EpochRecord", "PointState", "point_estimate"]
+
+Validate = Callable[[Embeddings], float]
+MAX_ROLLBACKS = 2
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What one epoch amounted to."""
+
+    epoch: int
+    loss: float  # the data term of L / N', averaged over the epoch's steps
+    rate: float
+    seconds: float
+    mrr: float | None = None  # filtered, on validation, where it was measured
+    best: float | None = None
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class PointState:
+    """Everything Algorithm 1 needs to go on; the tables change in place."""
+
+    embeddings: Embeddings
+    optimizer: Optimizer
+    generator: torch.Generator  # of the order of queries
+    stopping: EarlyStopping
+    best: Embeddings
+    epoch: int = 0
+    slower: float = 1.0  # factor on the rate after a rollback
+    rollbacks: int = 0
+
+    @classmethod
+    def start(cls, embeddings: Embeddings, config: TrainConfig, generator: torch.Generator) -> PointState:
+        return cls(
+            embeddings=embeddings,
+            optimizer=Optimizer(config.optimizer, embeddings.tables()),
+            generator=generator,
+            stopping=EarlyStopping(config.patience, config.min_gain),
+            best=embeddings.clone(),
+        )
+
+
+def point_estimate(
+    state: PointState,
+    objective: Objective,
+    strengths: Strengths,
+    config: TrainConfig,
+    validate: Validate | None = None,
+    on_epoch: Callable[[PointState, EpochRecord], None] | None = None,
+) -> Embeddings:
+    """Algorithm 1, from wherever the state stands; mutates it. Returns the best tables on validation."""
+    schedule = Schedule(config.learning_rate, config.half_life)
+    while state.epoch < config.epochs and not state.stopping.done:
+        begun = time.perf_counter()
+        good = _Snapshot.take(state)
+        loss = run_epoch(state, objective, strengths, config.batch_size, schedule)
+        if not math.isfinite(loss):
+            good.roll_back(state)
+            continue
+        state.epoch += 1
+        mrr = None
+        if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
+            mrr = validate(state.embeddings)
+            if state.stopping.update(mrr, state.epoch):
+                copy_tables(state.embeddings, state.best)
+        elif validate is None:
+            copy_tables(state.embeddings, state.best)
+        if on_epoch is not None:
+            rate = state.slower * schedule.at(state.epoch)
+            seconds = time.perf_counter() - begun
+            on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, state.stopping.best))
+    return state.best
+
+
+def run_epoch(
+    state: PointState, objective: Objective, strengths: Strengths, batch_size: int, schedule: Schedule
+) -> float:
+    """Lines 3-5 for every query once; mutates the tables. Returns the data term, or what made it not a number."""
+    batches = objective.batches(batch_size, state.generator)
+    total = 0.0
+    for step, batch in enumerate(batches):
+        loss, gradients = objective(state.embeddings, strengths, batch)
+        if not math.isfinite(loss):
+            return loss
+        total += loss * len(batch)
+        rate = state.slower * schedule.at(state.epoch + step / len(batches))
+        state.optimizer.step(gradients, rate)
+    return total / objective.n_items
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """The state at the start of an epoch, to fall back on when the loss stops being a number."""
+
+    tables: tuple[Tensor, ...]
+    accumulators: dict[str, Tensor]
+
+    @classmethod
+    def take(cls, state: PointState) -> _Snapshot:
+        return cls(tuple(t.clone() for t in state.embeddings.tables()), state.optimizer.state())
+
+    def roll_back(self, state: PointState) -> None:
+        """Mutates the state: last good tables, half the rate; raises when that has been tried enough."""
+        state.rollbacks += 1
+        if state.rollbacks > MAX_ROLLBACKS:
+            raise Diverged(
+                f"the loss is not a number in epoch {state.epoch + 1}, "
+                f"also after {MAX_ROLLBACKS} restarts of the epoch with a smaller rate",
+                remedy="lower the learning rate, or raise the initial strength",
+            )
+        for table, good in zip(state.embeddings.tables(), self.tables, strict=True):
+            table.copy_(good)
+        state.optimizer.restore(self.accumulators)
+        state.slower /= 4
+
+
+def copy_tables(source: Embeddings, target: Embeddings) -> None:
+    """Mutates the target: its tables become those of the source."""
+    for new, old in zip(source.tables(), target.tables(), strict=True):
+        old.copy_(new)

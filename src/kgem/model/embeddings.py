@@ -1,0 +1,102 @@
+"""The tables E and R of a model, how they start, and how queries read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from kgem.model.scores import Score
+
+__all__ = ["Embeddings"]
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """One vector per entity and per relation.
+
+    With reciprocal facts (Eq. 7) R has 2 * n_relations rows. In the two-sided mode of Eq. 5 it has
+    n_relations rows, and the reciprocal id r + n_relations reads row r transposed, so that whoever
+    asks (t, r^-1, ?) need not know the difference.
+    """
+
+    score: Score
+    entities: Tensor  # (n_entities, entity_width)
+    relations: Tensor  # (2 * n_relations or n_relations, relation_width)
+    n_relations: int
+
+    @classmethod
+    def random(
+        cls,
+        score: Score,
+        n_entities: int,
+        n_relations: int,
+        dim: int,
+        *,
+        generator: torch.Generator,
+        reciprocal: bool = True,
+        scale: float = 1e-3,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> Embeddings:
+        """Algorithm 1, line 1: independent normal entries, drawn on the CPU: a seed means one start."""
+
+        def draw(rows: int, width: int) -> Tensor:
+            entries = torch.randn(rows, width, generator=generator, dtype=torch.float32)
+            return (entries * scale).to(device=device, dtype=dtype)
+
+        rows = 2 * n_relations if reciprocal else n_relations
+        entities = draw(n_entities, score.entity_width(dim))
+        return cls(score, entities, draw(rows, score.relation_width(dim)), n_relations)
+
+    @property
+    def n_entities(self) -> int:
+        return self.entities.shape[0]
+
+    @property
+    def reciprocal(self) -> bool:
+        """Whether reciprocal relations have vectors of their own."""
+        return self.relations.shape[0] == 2 * self.n_relations
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        return self.entities, self.relations
+
+    def with_tables(self, entities: Tensor, relations: Tensor) -> Embeddings:
+        return replace(self, entities=entities, relations=relations)
+
+    def clone(self) -> Embeddings:
+        return self.with_tables(self.entities.clone(), self.relations.clone())
+
+    def heads(self, ids: Tensor, *, reverse: bool = False) -> Tensor:
+        """Head vectors of queries; reverse for reciprocal ids in the two-sided mode: (b, entity_width)."""
+        rows = self.entities.index_select(0, ids)
+        return self.score.swap(rows) if reverse else rows
+
+    def relation_rows(self, ids: Tensor, *, reverse: bool = False) -> Tensor:
+        """Relation vectors of queries, all of one side: (b, relation_width)."""
+        if not reverse:
+            return self.relations.index_select(0, ids)
+        return self.score.transpose(self.relations.index_select(0, ids - self.n_relations))
+
+    def tail_table(self, *, reverse: bool = False) -> Tensor:
+        """What queries of one side are compared with: (n_entities, query_width)."""
+        return self.score.tails(self.score.swap(self.entities) if reverse else self.entities)
+
+    def scores(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """f(h, r, t) for all t, queries of one side or the other: (b, n_entities)."""
+        out = self.entities.new_empty(len(heads), self.n_entities)
+        for reverse, rows in self.sides(relations):
+            q = self.score.query(
+                self.heads(heads[rows], reverse=reverse), self.relation_rows(relations[rows], reverse=reverse)
+            )
+            out[rows] = self.score.compare(q, self.tail_table(reverse=reverse))
+        return out
+
+    def sides(self, relations: Tensor) -> list[tuple[bool, Tensor]]:
+        """Which queries must read the tables in reverse: none, unless the mode is two-sided."""
+        every = torch.arange(len(relations), device=relations.device)
+        if self.reciprocal:
+            return [(False, every)]
+        reverse = relations >= self.n_relations
+        return [(side, every[reverse == side]) for side in (False, True) if bool((reverse == side).any())]

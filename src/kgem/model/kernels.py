@@ -1,0 +1,141 @@
+"""The hot loop: softmax over all entities and its gradient, one block of scores at a time, no autograd graph.
+
+For a block of queries with scores S (b, n), n_q observed tails each and P = softmax(S):
+
+    loss    = sum_q n_q log Z_q - sum of the observed tails' scores
+    dloss/dS = n_q P, minus one at each observed tail
+
+so that with the observed tails subtracted from P in place (as 1 / n_q) two matrix products finish the
+gradient. Three products per block are the cost; everything else stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from kgem.model.scores import Score
+
+__all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel"]
+
+BLOCK_BYTES = 12 * 2**20  # a block of scores that a last-level cache can hold
+LANE = 64  # bytes: rows of a block start on cache lines, or the product that writes them is half as fast
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A range of the entity table's rows, and how to combine with those who hold the other ranges."""
+
+    start: int
+    logsumexp: Callable[[Tensor], Tensor]  # (b,) of each shard -> (b,) over all of them
+    sum: Callable[[Tensor], Tensor]  # likewise, for sums
+
+
+class SoftmaxKernel:
+    """Loss and gradients of queries against a table of tails; owns the block of scores that it reuses."""
+
+    def __init__(self, score: Score, n_tails: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.score = score
+        self.n_tails = n_tails
+        lane = LANE // dtype.itemsize
+        self.padded = -(-n_tails // lane) * lane
+        if (self.padded * dtype.itemsize) % 4096 == 0:  # a power-of-two stride would thrash one cache set
+            self.padded += lane
+        self.block = max(16, min(512, BLOCK_BYTES // (self.padded * dtype.itemsize)))
+        self._scores = torch.empty(self.block, self.padded, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        q: Tensor,  # (b, d)
+        table: Tensor,  # (n_tails, d)
+        counts: Tensor,  # (b,) n_q of each query, over all shards
+        offsets: Tensor,  # (b + 1,) where each query's observed tails begin
+        tails: Tensor,  # (pairs,) observed tails, ids over all shards
+        grad_table: Tensor,  # (n_tails, d), added to
+        scale: float = 1.0,
+        shard: Shard | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The scaled loss summed over queries, and its gradient with respect to them, (b, d)."""
+        borders = [*range(0, len(q), self.block), len(q)]
+        pair_borders = offsets[borders].tolist()
+        loss = q.new_zeros((), dtype=torch.float64)
+        grad_q = torch.empty_like(q)
+        for i, (start, stop) in enumerate(pairwise(borders)):
+            pairs = slice(pair_borders[i], pair_borders[i + 1])
+            lengths = offsets[start + 1 : stop + 1] - offsets[start:stop]
+            rows = torch.repeat_interleave(lengths, output_size=pairs.stop - pairs.start)
+            loss += self._block(
+                q[start:stop],
+                table,
+                counts[start:stop],
+                rows,
+                tails[pairs],
+                grad_table,
+                grad_q[start:stop],
+                scale,
+                shard,
+            )
+        return loss * scale, grad_q
+
+    def _block(
+        self,
+        q: Tensor,
+        table: Tensor,
+        counts: Tensor,
+        rows: Tensor,
+        tails: Tensor,
+        grad_table: Tensor,
+        grad_q: Tensor,
+        scale: float,
+        shard: Shard | None,
+    ) -> Tensor:
+        block = self._scores[: len(q)]
+        pull_back = self._score(q, table, block)
+        if shard is not None:
+            mine = (tails >= shard.start) & (tails < shard.start + self.n_tails)
+            rows, tails = rows[mine], tails[mine] - shard.start
+        cells = rows * self.padded + tails  # the observed tails' places in the flattened block
+        observed = block.view(-1).take(cells).sum(dtype=torch.float64)
+
+        highest = block.amax(dim=1)
+        torch.softmax(block, dim=1, out=block)
+        log_z = highest - block.amax(dim=1).log_()  # the largest probability never underflows
+        if shard is not None:
+            local, log_z = log_z, shard.logsumexp(log_z)
+            block.mul_((local - log_z).exp_().unsqueeze(1))
+            observed = shard.sum(observed)
+        block.view(-1).index_add_(0, cells, counts.reciprocal().neg_().index_select(0, rows))
+        weights = (counts * scale).unsqueeze(1)  # (b, 1)
+        pull_back(weights, grad_table, grad_q)
+        if shard is not None:
+            grad_q.copy_(shard.sum(grad_q))
+        return (counts * log_z).sum(dtype=torch.float64) - observed
+
+    def _score(self, q: Tensor, table: Tensor, block: Tensor) -> Callable[[Tensor, Tensor, Tensor], None]:
+        """Fill the block with scores; return what turns (block times row weights) into gradients."""
+        scores = block[:, : self.n_tails]
+        block[:, self.n_tails :] = -torch.inf
+        if self.score.bilinear:
+            torch.mm(q, table.T, out=scores)
+
+            def by_products(weights: Tensor, grad_table: Tensor, grad_q: Tensor) -> None:
+                grad_table.addmm_(scores.T, q * weights)
+                torch.mm(scores, table, out=grad_q).mul_(weights)
+
+            return by_products
+
+        with torch.enable_grad():
+            leaves = q.detach().requires_grad_(), table.detach().requires_grad_()
+            compared = self.score.compare(*leaves)
+        scores.copy_(compared.detach())
+
+        def by_autograd(weights: Tensor, grad_table: Tensor, grad_q: Tensor) -> None:
+            for_q, for_table = torch.autograd.grad(compared, leaves, scores * weights)
+            grad_q.copy_(for_q)
+            grad_table.add_(for_table)
+
+        return by_autograd
