@@ -111,13 +111,6 @@ class Prior:
         return moments(mean, std).sum(1)
 
 
-class Strengths(NamedTuple):
-    """One regulariser strength lambda per row of each table."""
-
-    entities: Tensor  # (n_entities,)
-    relations: Tensor  # (relation rows,)
-
-
 def conventional_strengths(counts: Counts, strength: float, dtype: torch.dtype = torch.float32) -> Tensor:
     """Eq. 6: lambda_i = strength * n_i, where a symbol that training never shows counts once."""
     return strength * _at_least_one(counts, dtype)
