@@ -184,6 +184,6 @@ def _rows(table: Tensor) -> int:
 
 
 def _blocks(table: Tensor) -> Iterator[slice]:
-    """Row ranges that cover the table."""
+    """Row ranges that cover the table; an empty one for an empty table."""
     size = _rows(table)
-    return (slice(start, start + size) for start in range(0, len(table), size))
+    return (slice(start, start + size) for start in range(0, max(1, len(table)), size))
