@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, frozen, reciprocal
+from kgem.data import cache as caching
+from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, fact_keys, frozen, reciprocal
 from kgem.errors import DatasetError
+
+if TYPE_CHECKING:
+    from kgem.data.triples import ReadReport
 
 __all__ = ["SPLITS", "Dataset", "IntArray", "LongArray", "QueryIndex", "Vocabulary", "reciprocal"]
 
 SPLITS = ("train", "valid", "test")
+COLUMNS = ("head", "relation", "tail")
+_NO_FACTS: IntArray = np.empty((0, 3), dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +36,70 @@ class Dataset:
     valid: IntArray
     test: IntArray
     duplicates: Mapping[str, int] = field(default_factory=dict)  # facts dropped per split: given twice
+    extra: Mapping[str, pl.Series] = field(default_factory=dict)  # per split, a fourth column of its facts
+    reports: tuple[ReadReport, ...] = ()  # how reading the files went
 
     def __post_init__(self) -> None:
         for split in SPLITS:
-            facts = np.ascontiguousarray(getattr(self, split), dtype=np.int32).reshape(-1, 3)
+            given = np.asarray(getattr(self, split))
+            facts = np.ascontiguousarray(given, dtype=np.int32).reshape(-1, 3)
+            if np.shares_memory(facts, given) and given.flags.writeable:
+                facts = facts.copy()  # what the caller can still change is not ours
+            self._check_ids(facts, split)
             object.__setattr__(self, split, frozen(facts))
         if not len(self.train):
-            raise DatasetError(
-                "the training split has no facts", where=self.name, remedy="give it at least one"
-            )
+            raise DatasetError("the training split has no facts", where=self.name, remedy="give it at least one")
+
+    def _check_ids(self, facts: IntArray, split: str) -> None:
+        for column, size in enumerate((self.n_entities, self.n_relations, self.n_entities)):
+            ids = facts[:, column]
+            if len(ids) and (ids.min() < 0 or ids.max() >= size):
+                raise DatasetError(
+                    f"an id in column {column} of {split} is not in 0 ... {size - 1}",
+                    where=self.name,
+                    remedy="ids are places in the vocabularies",
+                )
+
+    @classmethod
+    def load(
+        cls,
+        source: Any,
+        *,
+        format: str | None = None,
+        header: bool = False,
+        columns: Sequence[str] | None = None,
+        extra: str | None = None,
+        literals: str = "drop",
+        skip_bad: bool = False,
+        cache: bool = True,
+        name: str | None = None,
+    ) -> Dataset:
+        """A graph from a file, a folder with train/valid/test, a catalogue name, a frame or an array.
+
+        The options are those of `read_triples`. A single source is all for training, unless it has a column
+        called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
+        """
+        from kgem.data.sources import find, read  # here and not above: the readers are slow to import
+
+        options = {
+            "format": format,
+            "header": header,
+            "columns": None if columns is None else list(columns),
+            "extra": extra,
+            "literals": literals,
+            "skip_bad": skip_bad,
+        }
+        found = find(source, options)
+        keep = cache and extra is None and found.only_files and caching.worth(found.files)
+        key = caching.cache_key(found.files, found.options) if keep else ""
+        kept = caching.load(key) if keep else None
+        if kept:
+            return cls._from_parsed(kept, name or found.name)
+        frames, reports = read(found)
+        dataset = cls.from_frames(**frames, name=name or found.name, reports=reports)
+        if keep:
+            caching.store(key, dataset._to_parsed())
+        return dataset
 
     @classmethod
     def from_frames(
@@ -46,24 +108,49 @@ class Dataset:
         valid: pl.DataFrame | None = None,
         test: pl.DataFrame | None = None,
         name: str = "graph",
+        reports: Mapping[str, ReadReport] | None = None,
     ) -> Dataset:
-        """Labelled facts (columns head, relation, tail) to ids; labels are numbered in sorted order."""
+        """Labelled facts (columns head, relation, tail; more are kept as `extra`); ids follow sorted labels."""
         given = {"train": train, "valid": valid, "test": test}
-        frames = {split: f.select("head", "relation", "tail") for split, f in given.items() if f is not None}
-        unique = {split: f.unique(maintain_order=True) for split, f in frames.items()}
-        every = pl.concat(unique.values())
-        entities = pl.concat([every["head"].unique(), every["tail"].unique()]).unique().sort()
-        relations = every["relation"].unique().sort()
-        ids = {split: _encode(f, entities, relations) for split, f in unique.items()}
-        none = np.empty((0, 3), dtype=np.int32)
+        frames = {split: frame for split, frame in given.items() if frame is not None}
+        text = {split: frame.select(pl.col(COLUMNS).cast(pl.String)) for split, frame in frames.items()}
+        ends = [frame[column].unique() for frame in text.values() for column in ("head", "tail")]
+        entities = pl.concat(ends).unique().sort()
+        relations = pl.concat([frame["relation"].unique() for frame in text.values()]).unique().sort()
+        facts = {split: _encode(frame, entities, relations) for split, frame in text.items()}
+        once = {s: _first_places(f, len(entities), len(relations)) for s, f in facts.items()}
+        again = {split: report.duplicates for split, report in (reports or {}).items()}
+        more = {split: frame.drop(COLUMNS) for split, frame in frames.items()}
         return cls(
             name=name,
             entities=Vocabulary(tuple(entities.to_list()), "entity"),
             relations=Vocabulary(tuple(relations.to_list()), "relation"),
-            train=ids["train"],
-            valid=ids.get("valid", none),
-            test=ids.get("test", none),
-            duplicates={split: len(frames[split]) - len(unique[split]) for split in frames},
+            train=facts["train"][once["train"]],
+            valid=facts["valid"][once["valid"]] if "valid" in facts else _NO_FACTS,
+            test=facts["test"][once["test"]] if "test" in facts else _NO_FACTS,
+            duplicates={s: again.get(s, 0) + len(facts[s]) - len(once[s]) for s in facts},
+            extra={s: frame.to_series().gather(once[s]) for s, frame in more.items() if frame.width},
+            reports=tuple((reports or {}).values()),
+        )
+
+    def _to_parsed(self) -> caching.Parsed:
+        labels = {v.kind: v.labels for v in (self.entities, self.relations)}
+        notes = {"duplicates": dict(self.duplicates), "reports": [asdict(report) for report in self.reports]}
+        return caching.Parsed(labels, {split: self.split(split) for split in SPLITS}, notes)
+
+    @classmethod
+    def _from_parsed(cls, parsed: caching.Parsed, name: str) -> Dataset:
+        from kgem.data.triples import ReadReport
+
+        return cls(
+            name=name,
+            entities=Vocabulary(parsed.labels["entity"], "entity"),
+            relations=Vocabulary(parsed.labels["relation"], "relation"),
+            train=frozen(parsed.facts["train"]),
+            valid=frozen(parsed.facts["valid"]),
+            test=frozen(parsed.facts["test"]),
+            duplicates=parsed.notes["duplicates"],
+            reports=tuple(ReadReport(**report) for report in parsed.notes["reports"]),
         )
 
     @property
@@ -123,13 +210,14 @@ class Dataset:
         """The facts of a split with their labels."""
         facts = self.split(split)
         entities, relations = pl.Series(self.entities.labels), pl.Series(self.relations.labels)
-        return pl.DataFrame(
+        frame = pl.DataFrame(
             {
                 "head": entities.gather(facts[:, 0]),
                 "relation": relations.gather(facts[:, 1]),
                 "tail": entities.gather(facts[:, 2]),
             }
         )
+        return frame.with_columns(self.extra[split]) if split in self.extra else frame
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(self.split(s)):,}" for s in SPLITS)
@@ -140,9 +228,16 @@ class Dataset:
 def _encode(frame: pl.DataFrame, entities: pl.Series, relations: pl.Series) -> IntArray:
     """Labels to ids by hash look-up, (n, 3)."""
     entity, relation = pl.Enum(entities), pl.Enum(relations)
-    ids = frame.select(
-        pl.col("head").cast(entity).to_physical(),
-        pl.col("relation").cast(relation).to_physical(),
-        pl.col("tail").cast(entity).to_physical(),
-    )
-    return ids.to_numpy().astype(np.int32)
+    facts = np.empty((len(frame), 3), dtype=np.int32)
+    for place, (column, kind) in enumerate(zip(COLUMNS, (entity, relation, entity), strict=True)):
+        facts[:, place] = frame[column].cast(kind).to_physical().to_numpy()
+    return facts
+
+
+def _first_places(facts: IntArray, n_entities: int, n_relations: int) -> LongArray:
+    """Where each distinct fact is first, ascending."""
+    keys = fact_keys(facts, n_entities, n_relations)
+    ordered = np.sort(keys)
+    if not (ordered[1:] == ordered[:-1]).any():  # the usual case, far quicker than finding the first ones
+        return np.arange(len(keys))
+    return np.sort(np.unique(keys, return_index=True)[1])

@@ -1,0 +1,167 @@
+"""What a person wants to know about a graph before training: sizes, frequencies, categories, cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from kgem.data.dataset import SPLITS, Dataset, LongArray
+
+__all__ = ["CATEGORIES", "FitCost", "GraphStats", "RelationStats", "fit_cost", "frequencies", "graph_stats"]
+
+CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
+MANY = 1.5  # average tails per head (heads per tail) from which a side counts as N (Bordes et al. 2013)
+QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+_FLOAT_BYTES = 4
+_BLOCK_QUERIES = 256  # whose scores are held at a time
+
+
+@dataclass(frozen=True)
+class RelationStats:
+    """One relation in the training set."""
+
+    relation: str
+    facts: int
+    heads: int  # distinct ones
+    tails: int
+    tails_per_head: float
+    heads_per_tail: float
+    category: str  # one of CATEGORIES, or "unseen" if train has no fact of it
+
+
+@dataclass(frozen=True)
+class FitCost:
+    """An estimate of what a fit costs, from the products that dominate it (DESIGN section 4)."""
+
+    dim: int  # K
+    width: int  # K': real numbers per embedding
+    parameters: int  # of one set of tables
+    flops_per_epoch: int
+    gflops: float  # assumed speed
+    seconds_per_epoch: float
+    epochs: int  # assumed, over all phases
+    seconds: float
+    table_bytes: int
+    peak_bytes: int  # in the phase that needs most, variational EM
+
+
+@dataclass(frozen=True)
+class GraphStats:
+    """A graph in numbers; all but `facts` are about its training set."""
+
+    name: str
+    entities: int
+    relations: int
+    facts: dict[str, int]
+    augmented_facts: int  # N' (Eq. 7)
+    queries: int  # Q: distinct (h, r) of S'
+    facts_per_query: float  # N'/Q: how many softmaxes gathering saves
+    entity_frequency: dict[str, float]  # quantiles of Fig. 1, left
+    relation_frequency: dict[str, float]  # quantiles of Fig. 1, right
+    categories: dict[str, dict[str, int]]  # category -> how many relations, how many facts
+    per_relation: tuple[RelationStats, ...]  # the most frequent first
+    cost: FitCost
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def graph_stats(
+    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float = 50.0, epochs: int = 150
+) -> GraphStats:
+    """Everything `kgem data stats` shows; the last four settings are for the cost estimate."""
+    rows = _per_relation(dataset)
+    index = dataset.query_index
+    entity, relation = frequencies(dataset)
+    return GraphStats(
+        name=dataset.name,
+        entities=dataset.n_entities,
+        relations=dataset.n_relations,
+        facts={split: len(dataset.split(split)) for split in SPLITS},
+        augmented_facts=2 * len(dataset.train),
+        queries=len(index),
+        facts_per_query=2 * len(dataset.train) / len(index),
+        entity_frequency=_quantiles(entity),
+        relation_frequency=_quantiles(relation),
+        categories={
+            name: {
+                "relations": sum(row.category == name for row in rows),
+                "facts": sum(row.facts for row in rows if row.category == name),
+            }
+            for name in CATEGORIES
+        },
+        per_relation=rows,
+        cost=fit_cost(dataset, dim=dim, complex_space=complex_space, gflops=gflops, epochs=epochs),
+    )
+
+
+def frequencies(dataset: Dataset) -> tuple[LongArray, LongArray]:
+    """Fig. 1: training facts per entity (N_e,) and per relation (N_r,), the most frequent first."""
+    return np.sort(dataset.entity_counts)[::-1], np.sort(dataset.relation_counts)[::-1]
+
+
+def fit_cost(
+    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float = 50.0, epochs: int = 150
+) -> FitCost:
+    """Time: three products of 2 Q N_e K' operations an epoch. Memory: tables and what training keeps of each.
+
+    Variational EM keeps means and log standard deviations, an Adagrad accumulator and a gradient for each, and
+    one sample: seven tables. To these come two blocks of scores (queries x N_e).
+    """
+    width = dim * (2 if complex_space else 1)
+    parameters = (dataset.n_entities + 2 * dataset.n_relations) * width
+    flops = 3 * 2 * len(dataset.query_index) * dataset.n_entities * width
+    seconds = flops / (gflops * 1e9)
+    block = min(_BLOCK_QUERIES, len(dataset.query_index)) * dataset.n_entities * _FLOAT_BYTES
+    return FitCost(
+        dim=dim,
+        width=width,
+        parameters=parameters,
+        flops_per_epoch=flops,
+        gflops=gflops,
+        seconds_per_epoch=seconds,
+        epochs=epochs,
+        seconds=seconds * epochs,
+        table_bytes=parameters * _FLOAT_BYTES,
+        peak_bytes=7 * parameters * _FLOAT_BYTES + 2 * block,
+    )
+
+
+def _per_relation(dataset: Dataset) -> tuple[RelationStats, ...]:
+    """One row per relation; a query (h, r) is a distinct head of r, a query (t, r^-1) a distinct tail."""
+    n = dataset.n_relations
+    queries = np.bincount(dataset.query_index.relations, minlength=2 * n)
+    heads, tails = queries[:n], queries[n:]
+    facts = np.bincount(dataset.query_index.relations, weights=dataset.query_index.counts, minlength=2 * n)
+    facts = facts[:n].astype(np.int64)
+    forth, back = facts / np.maximum(heads, 1), facts / np.maximum(tails, 1)
+    rows = (
+        RelationStats(
+            relation=dataset.relations[r],
+            facts=int(facts[r]),
+            heads=int(heads[r]),
+            tails=int(tails[r]),
+            tails_per_head=float(forth[r]),
+            heads_per_tail=float(back[r]),
+            category=_category(float(forth[r]), float(back[r])),
+        )
+        for r in np.argsort(-facts, kind="stable")
+    )
+    return tuple(rows)
+
+
+def _category(tails_per_head: float, heads_per_tail: float) -> str:
+    """1-N: a head has many tails; N-1: a tail has many heads."""
+    if not tails_per_head:
+        return "unseen"
+    side = {False: "1", True: "N"}
+    return f"{side[heads_per_tail >= MANY]}-{side[tails_per_head >= MANY]}"
+
+
+def _quantiles(counts: LongArray) -> dict[str, float]:
+    names = ("min", *(f"{q:.0%}" for q in QUANTILES[1:-1]), "max")
+    values = np.quantile(counts, QUANTILES).tolist()
+    return {**dict(zip(names, values, strict=True)), "mean": float(counts.mean())}
