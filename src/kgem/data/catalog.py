@@ -235,9 +235,7 @@ def graphs_folder() -> Path:
     return cache_folder().parent / "graphs"
 
 
-def locate(
-    name: str, *, download: bool = True, progress: Any = None, base: str | None = None
-) -> dict[str, Path]:
+def locate(name: str, *, download: bool = True, progress: Any = None, base: str | None = None) -> dict[str, Path]:
     """The files of a graph by split: from KGEM_DATA, else from the cache, else downloaded.
 
     The embedded graph is one file, called "all", whose fourth column names the split. `progress` is an object
@@ -399,8 +397,8 @@ def _absent(graph: Entry, why: str) -> CatalogError:
     if not root:
         lines.append("and set KGEM_DATA=DIR, where DIR is a folder of your choice")
     if graph.remotes:
-        what = "the archive, unpacked, from" if "archive" in graph.remotes else "the files from"
-        lines += [f"{what}", *(f"  {address}" for address in graph.addresses)]
+        lines.append("they are in the archive" if "archive" in graph.remotes else "they are at")
+        lines += [f"  {address}" for address in graph.addresses]
     else:
         lines.append(f"origin: {graph.origin}")
     return CatalogError(f"the graph {graph.name} {why}", remedy="\n  ".join(lines))
