@@ -431,9 +431,7 @@ def time_zones(src: Sources) -> Iterator[Fact]:
         if capital and len(set(offsets.values())) == 1:
             yield capital, "has time zone", next(iter(offsets.values()))
         for zone, hours in offsets.items():
-            place = tidy(src.english.time_zones.get(zone, {}).get("city") or zone.split("/")[-1]).replace(
-                "_", " "
-            )
+            place = tidy(src.english.time_zones.get(zone, {}).get("city") or zone.split("/")[-1]).replace("_", " ")
             place = PLACES.get(place, place)
             if place == capital:
                 yield capital, "has time zone", hours
