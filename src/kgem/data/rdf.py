@@ -1,0 +1,345 @@
+"""Facts as RDF: N-Triples, N-Quads, Turtle and RDF/XML, statements to labels and labels to terms.
+
+An IRI is its own label, a blank node is `_:id`, a literal (if kept) is its N-Triples text, as in `"1"^^<...>`.
+Labels that are no IRI are written percent-encoded under `urn:kgem:` and come back as they were; `~r` at the
+end of such an IRI is dropped in reading (RDF/XML wants names of properties to end with a letter).
+The graph of an N-Quads statement is its fourth column: it has to be named to be kept, or it is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, cast
+from urllib.parse import quote, unquote
+from xml.parsers import expat
+
+import polars as pl
+import pyoxigraph as ox
+
+from kgem.data.delimited import BOM, plain_pages
+from kgem.data.files import Source, writing
+from kgem.data.quoting import Page
+from kgem.data.rows import FACT, Intake, Problem
+from kgem.errors import TriplesError
+
+__all__ = ["BASE", "read_nq", "read_nt", "read_rdf", "read_ttl", "write_nq", "write_nt", "write_rdf", "write_ttl"]
+
+BASE = "urn:kgem:"
+BATCH = 100_000
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_NOT_PROPERTIES = re.compile(
+    r"RDF|ID|about|aboutEach|aboutEachPrefix|bagID|parseType|resource|nodeID|datatype|Description|li"
+)
+_XML_NAME = re.compile(r"[^A-Za-z0-9_.-]-?[A-Za-z_][A-Za-z0-9_.-]*\Z")
+# The ids that the parser makes up for nodes without one, at random, and those that we put in their place.
+_MADE_UP = re.compile(r"[a-f][0-9a-f]{27,31}|kgem\d+")
+_PLAIN_NODE = re.compile(r"_:([A-Za-z][A-Za-z0-9]*)")
+_POSITION = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
+
+
+class _Labels:
+    """Terms to labels; nodes without an id are numbered in order of appearance, so that reading is repeatable."""
+
+    def __init__(self, renumber: bool) -> None:
+        self._renumber = renumber
+        self._numbers: dict[str, str] = {}
+
+    def __call__(self, term: Any) -> str:
+        if isinstance(term, ox.NamedNode):
+            value: str = term.value
+            return _decode(value) if value.startswith(BASE) else value
+        if isinstance(term, ox.BlankNode):
+            if self._renumber and _MADE_UP.fullmatch(term.value):
+                return self._numbers.setdefault(term.value, f"_:kgem{len(self._numbers) + 1}")
+            return f"_:{term.value}"
+        return "" if isinstance(term, ox.DefaultGraph) else str(term)
+
+
+def _decode(iri: str) -> str:
+    try:
+        return unquote(iri.removeprefix(BASE).removesuffix("~r"), errors="strict")
+    except UnicodeDecodeError:
+        return iri  # not one that we wrote
+
+
+def _encode(label: str) -> str:
+    return BASE + quote(label, safe="").replace("~", "%7E")
+
+
+class _Batch:
+    """Statements on their way into the intake."""
+
+    def __init__(self, intake: Intake, renumber: bool = False) -> None:
+        self._intake = intake
+        self._labels = _Labels(renumber)
+        self._width = len(intake.options.names)
+        self._rows: list[tuple[str, ...]] = []
+
+    def add(self, quads: Iterable[Any]) -> None:
+        """Statements without fault; literals are dropped or kept as the options say."""
+        label, width = self._labels, self._width
+        drop = self._intake.options.literals == "drop"
+        for quad in quads:
+            if drop and isinstance(quad.object, ox.Literal):
+                self._intake.literals_dropped += 1
+            else:
+                self._rows.append(tuple(map(label, tuple(quad)[:3] if width == 3 else quad)))
+        if len(self._rows) >= BATCH:
+            self.flush()
+
+    def fault(self, quad: Any) -> str | None:
+        """Why a statement is not a fact."""
+        if isinstance(quad.object, ox.Triple):
+            return "a statement about a statement (RDF 1.2)"
+        if self._width == 3 and not isinstance(quad.graph_name, ox.DefaultGraph):
+            return f"a named graph, {quad.graph_name}, which would be lost"
+        if any(not label or "\0" in label for label in map(_labels_of_ours, quad) if label is not None):
+            return "a label that is empty or has a NUL character"
+        return None
+
+    def flush(self) -> None:
+        """Hand over what was gathered."""
+        if self._rows:
+            names = self._intake.options.names
+            self._intake.keep(pl.DataFrame(self._rows, schema=dict.fromkeys(names, pl.String), orient="row"))
+            self._rows = []
+
+
+def _labels_of_ours(term: Any) -> str | None:
+    """The label of an IRI under our base, the only kind that can be empty or hold a NUL."""
+    ours = isinstance(term, ox.NamedNode) and term.value.startswith(BASE)
+    return _decode(term.value) if ours else None
+
+
+def _remedy(reason: str) -> str:
+    if "named graph" in reason:
+        return "name the fourth column to keep it: extra='graph' (--extra graph)"
+    return "correct the statement"
+
+
+def _no_columns(intake: Intake, allow_extra: bool = False) -> None:
+    options = intake.options
+    if options.header or options.columns or (options.extra and not allow_extra):
+        what = "RDF has neither header, nor a choice of columns" + ("" if allow_extra else ", nor an extra one")
+        raise TriplesError(what, where=intake.source, remedy="leave out these options")
+
+
+def read_nt(source: Source, intake: Intake) -> None:
+    """N-Triples: one statement a line."""
+    _no_columns(intake)
+    _read_lines(source, intake, ox.RdfFormat.N_TRIPLES)
+
+
+def read_nq(source: Source, intake: Intake) -> None:
+    """N-Quads: one statement a line, with the extra column for its graph ('' for the default graph)."""
+    _no_columns(intake, allow_extra=True)
+    _read_lines(source, intake, ox.RdfFormat.N_QUADS)
+
+
+def _read_lines(source: Source, intake: Intake, form: Any) -> None:
+    batch = _Batch(intake)
+    with source.open() as stream:
+        for page in plain_pages(stream, intake):
+            for start in range(0, len(page.rows), 4096):
+                _take_lines(page, start, min(start + 4096, len(page.rows)), batch, intake, form)
+    batch.flush()
+
+
+def _take_lines(page: Page, start: int, stop: int, batch: _Batch, intake: Intake, form: Any) -> None:
+    """Many lines at once; if anything is wrong with them, one by one, to say which."""
+    try:
+        quads = list(ox.parse(input=b"\n".join(page.rows[start:stop]), format=form))
+        if not any(map(batch.fault, quads)):
+            return batch.add(quads)
+    except SyntaxError:
+        pass
+    for row in range(start, stop):
+        problem = None
+        try:
+            quads = list(ox.parse(input=page.rows[row], format=form))
+            reason = next(filter(None, map(batch.fault, quads)), None)
+            if reason:
+                problem = Problem(page.line(row), reason, _remedy(reason))
+        except SyntaxError as error:
+            problem = _syntax_problem(error, page.line(row))
+        if problem:
+            intake.reject([problem], 1)
+        else:
+            batch.add(quads)
+    return None
+
+
+def _syntax_problem(error: SyntaxError, line: int, column: int | None = None) -> Problem:
+    what = _POSITION.sub("", error.msg).strip()
+    return Problem(line, f"malformed RDF: {what}", "correct the statement", column or error.offset or 1)
+
+
+class _Pieces:
+    """A stream handed to the parser piece by piece, so that its place is known when something is wrong."""
+
+    def __init__(self, stream: IO[bytes], end: bytes) -> None:
+        self._pieces = self._split(stream, end)
+        self.line, self.column = 1, 1  # where the piece handed over last begins
+        self._next = (1, 1)
+
+    def _split(self, stream: IO[bytes], end: bytes) -> Iterator[bytes]:
+        first = True
+        while lines := stream.readlines(1 << 20):
+            for line in lines:
+                text = line.removeprefix(BOM) if first else line
+                first = False
+                parts = text.split(end)
+                yield from (part + end for part in parts[:-1])
+                if parts[-1]:
+                    yield parts[-1]
+
+    def read(self, size: int = -1) -> bytes:
+        """One piece; an over-long one in several."""
+        piece = next(self._pieces, b"")
+        if 0 <= size < len(piece):
+            self._pieces = _chain(piece[size:], self._pieces)
+            piece = piece[:size]
+        self.line, self.column = self._next
+        newlines = piece.count(b"\n")
+        self._next = (self.line + newlines, 1 if newlines else self.column + len(piece))
+        return piece
+
+
+def _chain(piece: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    yield piece
+    yield from pieces
+
+
+class _CheckedXml(_Pieces):
+    """RDF/XML on its way to the parser, which takes a document that is cut short: here that is an error."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(stream, b">")
+        self._xml = expat.ParserCreate()
+        self.empty = True
+
+    def read(self, size: int = -1) -> bytes:
+        """One piece, checked to be well-formed so far."""
+        piece = super().read(size)
+        self.empty = self.empty and not piece.strip()
+        if not self.empty:
+            self._xml.Parse(piece, not piece)
+        return piece
+
+
+def read_ttl(source: Source, intake: Intake) -> None:
+    """Turtle; a malformed statement that is skipped counts as one row, whatever it would have said."""
+    _no_columns(intake)
+    with source.open() as stream:
+        pieces = _Pieces(stream, b"\n")
+        _read_stream(pieces, intake, ox.RdfFormat.TURTLE, may_skip=True)
+
+
+def read_rdf(source: Source, intake: Intake) -> None:
+    """RDF/XML; a malformed document is an error in any case, there is no safe place to go on."""
+    _no_columns(intake)
+    with source.open() as stream:
+        pieces = _CheckedXml(stream)
+        try:
+            _read_stream(pieces, intake, ox.RdfFormat.RDF_XML, may_skip=False)
+        except expat.ExpatError as error:
+            what = f"malformed XML: {expat.errors.messages[error.code]}"
+            problem = Problem(error.lineno, what, "correct the file", error.offset + 1)
+            raise intake.error(problem, may_skip=False) from error
+
+
+def _read_stream(pieces: _Pieces, intake: Intake, form: Any, may_skip: bool) -> None:
+    batch = _Batch(intake, renumber=True)
+    statements = ox.parse(input=cast("IO[bytes]", pieces), format=form)
+    last = None
+    while True:
+        try:
+            quads = list(islice(statements, 1))
+            if not quads:
+                break
+            reason = batch.fault(quads[0])
+            problem = Problem(pieces.line, reason, _remedy(reason), pieces.column) if reason else None
+        except SyntaxError as error:
+            line = error.lineno or pieces.line
+            problem = _syntax_problem(error, line, None if error.lineno else pieces.column)
+            if not may_skip:
+                raise intake.error(problem, may_skip=False) from error
+            if problem == last:
+                break  # the parser does not get past this place
+            last = problem
+        if problem:
+            intake.reject([problem], 1)
+        else:
+            batch.add(quads)
+    batch.flush()
+
+
+def write_nt(frame: pl.DataFrame, target: Path) -> None:
+    """N-Triples."""
+    _write(frame, target, ox.RdfFormat.N_TRIPLES)
+
+
+def write_nq(frame: pl.DataFrame, target: Path) -> None:
+    """N-Quads; an extra column is the graph."""
+    _write(frame, target, ox.RdfFormat.N_QUADS)
+
+
+def write_ttl(frame: pl.DataFrame, target: Path) -> None:
+    """Turtle."""
+    _write(frame, target, ox.RdfFormat.TURTLE)
+
+
+def write_rdf(frame: pl.DataFrame, target: Path) -> None:
+    """RDF/XML."""
+    _write(frame, target, ox.RdfFormat.RDF_XML)
+
+
+def _write(frame: pl.DataFrame, target: Path, form: Any) -> None:
+    if frame.width > len(FACT) and form != ox.RdfFormat.N_QUADS:
+        what, remedy = f"{form.name} cannot hold an extra column", "leave it out, or write N-Quads, TSV, CSV or Parquet"
+        raise TriplesError(what, where=str(target), remedy=remedy)
+    xml = form == ox.RdfFormat.RDF_XML
+    entities = {label: _entity(label) for label in pl.concat([frame["head"], frame["tail"]]).unique()}
+    relations = {label: _relation(label, xml) for label in frame["relation"].unique()}
+    graphs = {label: _graph(label) for column in frame.columns[3:] for label in frame[column].unique()}
+    rows = frame.iter_rows()
+    if graphs:
+        quads = (ox.Quad(entities[h], relations[r], entities[t], graphs[g]) for h, r, t, g in rows)
+    else:
+        quads = (ox.Quad(entities[h], relations[r], entities[t]) for h, r, t in rows)
+    with writing(target) as stream:
+        ox.serialize(quads, output=stream, format=form)
+
+
+def _iri(label: str) -> Any | None:
+    if label.startswith(BASE):
+        return None
+    try:
+        return ox.NamedNode(label)
+    except ValueError:
+        return None
+
+
+def _entity(label: str) -> Any:
+    node = _PLAIN_NODE.fullmatch(label)
+    if node and not _MADE_UP.fullmatch(node[1]):
+        return ox.BlankNode(node[1])
+    return _iri(label) or ox.NamedNode(_encode(label))
+
+
+def _relation(label: str, xml: bool) -> Any:
+    iri = _iri(label)
+    if not xml:
+        return iri or ox.NamedNode(_encode(label))
+    reserved = label.startswith(_RDF) and _NOT_PROPERTIES.fullmatch(label[len(_RDF) :])
+    if iri and _XML_NAME.search(label) and not reserved:
+        return iri
+    encoded = _encode(label)
+    return ox.NamedNode(encoded if _XML_NAME.search(encoded) else encoded + "~r")
+
+
+def _graph(label: str | None) -> Any:
+    return _entity(label) if label else ox.DefaultGraph()

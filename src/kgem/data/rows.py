@@ -1,0 +1,207 @@
+"""What every reader of facts shares: the choice of columns, and an intake that loses no row unreported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from kgem.errors import TriplesError
+
+__all__ = ["FACT", "KEPT_PROBLEMS", "Intake", "Layout", "Options", "Problem", "ReadReport", "Triples", "choose"]
+
+FACT = ("head", "relation", "tail")
+KEPT_PROBLEMS = 100
+SKIP = "or leave bad rows out: skip_bad=True (--skip-bad)"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One row that is not a fact: where, why, and what to do about it."""
+
+    line: int  # from 1; the row's number where there are no lines (Parquet, frames)
+    reason: str
+    remedy: str = ""
+    column: int | None = None  # of RDF's syntax errors
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """What became of each row: rows_read = kept + duplicates + skipped + literals_dropped, always."""
+
+    source: str
+    rows_read: int
+    kept: int
+    duplicates: int
+    skipped: int
+    literals_dropped: int
+    problems: tuple[Problem, ...] = ()  # the first rows that were skipped
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Distinct labelled facts in the order of their source, and the report on how they were read."""
+
+    frame: pl.DataFrame  # head, relation, tail and, if it was named, the extra column: all String
+    report: ReadReport
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read; see read_triples."""
+
+    header: bool = False
+    columns: Sequence[str | int] | None = None
+    extra: str | None = None
+    literals: Literal["drop", "keep"] = "drop"
+    skip_bad: bool = False
+    split: str = "train"
+
+    def __post_init__(self) -> None:
+        if self.literals not in ("drop", "keep"):
+            raise TriplesError(f"literals={self.literals!r} is unknown", remedy="one of 'drop', 'keep'")
+        if self.extra is not None and (not self.extra or self.extra in FACT):
+            raise TriplesError(f"the extra column cannot be called {self.extra!r}", remedy="choose another name")
+        if self.columns is not None and len(self.columns) not in (3, 4 if self.extra else 3):
+            what = f"columns names {len(self.columns)} columns"
+            raise TriplesError(what, remedy="name three: head, relation, tail (and the extra one if it has a name)")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the frame that comes out."""
+        return FACT if self.extra is None else (*FACT, self.extra)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How wide rows are and which of their fields are head, relation, tail (and extra)."""
+
+    width: int
+    places: tuple[int, ...]
+
+
+def choose(width: int, names: Sequence[str] | None, options: Options, source: str) -> Layout:
+    """The layout of a table with so many columns, perhaps with names, under the caller's choice."""
+    if options.columns is not None:
+        places = [_place(column, width, names, source) for column in options.columns]
+        if options.extra is not None and len(places) == 3:
+            places.append(_place(options.extra if names else 4, width, names, source))
+    elif names and set(FACT) <= set(names):
+        places = [_place(name, width, names, source) for name in options.names]
+    else:
+        places = [0, 1, 2]
+        if options.extra is not None:
+            places.append(_place(options.extra, width, names, source) if names else 3)
+    if options.columns is None and width != len(places):
+        raise _wrong_width(width, len(places), names, source)
+    if len(set(places)) < len(places):
+        raise TriplesError("one column is chosen twice", where=source, remedy="choose different columns")
+    return Layout(width, tuple(places))
+
+
+def _place(column: str | int, width: int, names: Sequence[str] | None, source: str) -> int:
+    if names is not None and column in names:
+        if list(names).count(str(column)) > 1:
+            raise TriplesError(f"two columns are called {column!r}", where=source, remedy="choose by number")
+        return list(names).index(str(column))
+    try:
+        number = int(column)
+    except ValueError:
+        number = 0
+    if 1 <= number <= width:
+        return number - 1
+    if names is None:
+        remedy = f"choose by number, 1 to {width}; by name only with header=True (--header)"
+    else:
+        remedy = f"the columns are {', '.join(map(repr, names))}"
+    raise TriplesError(f"there is no column {column!r}", where=source, remedy=remedy)
+
+
+def _wrong_width(width: int, expected: int, names: Sequence[str] | None, source: str) -> TriplesError:
+    listed = f" ({', '.join(map(repr, names))})" if names else ""
+    return TriplesError(width_reason(width, expected) + listed, where=source, remedy=width_remedy(width, expected))
+
+
+def width_reason(width: int, expected: int) -> str:
+    """What is wrong with a row of so many columns."""
+    return f"{width} column{'' if width == 1 else 's'} where {expected} are expected"
+
+
+def width_remedy(width: int, expected: int) -> str:
+    """What to do about a row of so many columns."""
+    if width < expected:
+        return "each row needs head, relation, tail" + (" and the extra column" if expected == 4 else "")
+    if width == 4:
+        return "name the fourth column, extra='weight' (--extra weight), or choose three with columns (--columns)"
+    return "choose the columns for head, relation, tail with columns (--columns)"
+
+
+class Intake:
+    """Takes in good rows and counts all others; a bad row is an error unless bad rows are to be skipped."""
+
+    def __init__(self, source: str, options: Options, unit: Literal["line", "row"] = "line") -> None:
+        self.source = source
+        self.options = options
+        self.literals_dropped = 0
+        self._unit = unit
+        self._skipped = 0
+        self._problems: list[Problem] = []
+        self._frames: list[pl.DataFrame] = []
+
+    def keep(self, frame: pl.DataFrame) -> None:
+        """Rows whose labels were checked, with the columns of the result."""
+        self._frames.append(frame)
+
+    def reject(self, problems: Iterable[Problem], count: int) -> None:
+        """`count` bad rows, in order; only as many problems are drawn as are kept for the report."""
+        for problem in problems:
+            if not self.options.skip_bad:
+                raise self.error(problem)
+            if len(self._problems) == KEPT_PROBLEMS:
+                break
+            self._problems.append(problem)
+        self._skipped += count
+
+    def error(self, problem: Problem, *, may_skip: bool = True) -> TriplesError:
+        """The problem as an error that says where it is."""
+        remedies = [part for part in (problem.remedy, SKIP if may_skip else "") if part]
+        return TriplesError(problem.reason, where=self.where(problem), remedy=", ".join(remedies) or None)
+
+    def where(self, problem: Problem) -> str:
+        """file:line, file:line:column, or file, row n."""
+        if self._unit == "row":
+            return f"{self.source}, row {problem.line}"
+        column = "" if problem.column is None else f":{problem.column}"
+        return f"{self.source}:{problem.line}{column}"
+
+    def result(self) -> Triples:
+        """All that came in, facts given twice only once (the first stays)."""
+        given = sum(map(len, self._frames))
+        if not given:
+            raise self._nothing()
+        frame = pl.concat(self._frames)
+        self._frames.clear()
+        distinct = frame.unique(subset=FACT, keep="first", maintain_order=True)
+        report = ReadReport(
+            source=self.source,
+            rows_read=given + self._skipped + self.literals_dropped,
+            kept=len(distinct),
+            duplicates=given - len(distinct),
+            skipped=self._skipped,
+            literals_dropped=self.literals_dropped,
+            problems=tuple(self._problems),
+        )
+        return Triples(distinct, report)
+
+    def _nothing(self) -> TriplesError:
+        if self._skipped:
+            first = self._problems[0]
+            what = f"no row is a fact; the first of {self._skipped:,} bad rows: {first.reason}"
+            return TriplesError(what, where=self.where(first), remedy=first.remedy or None)
+        if self.literals_dropped:
+            what = f"all {self.literals_dropped:,} statements have a literal as their object"
+            remedy = "keep literals as entities: literals='keep' (--literals keep)"
+            return TriplesError(what, where=self.source, remedy=remedy)
+        return TriplesError("there are no facts in it: it is empty", where=self.source, remedy="give at least one")

@@ -1,0 +1,157 @@
+"""Labelled triples to and from files: picks the format, reads and writes; the formats have their own modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from kgem.data import delimited, openke, rdf, tables
+from kgem.data.files import STDIN, Source, split_suffix
+from kgem.data.rows import FACT, Intake, Options, Problem, ReadReport, Triples
+from kgem.errors import TriplesError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Table: TypeAlias = pl.DataFrame | pd.DataFrame | npt.NDArray[Any]
+
+__all__ = ["FORMATS", "Format", "Problem", "ReadReport", "Triples", "guess_format", "read_triples", "write_triples"]
+
+_SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one format is recognised, read and written."""
+
+    extensions: tuple[str, ...]
+    read: Callable[[Source, Intake], None]
+    write: Callable[[pl.DataFrame, Path], None]
+    is_folder: bool = False
+
+
+FORMATS: dict[str, Format] = {
+    "tsv": Format((".tsv", ".txt", ".tab"), delimited.read_tsv, delimited.write_tsv),
+    "csv": Format((".csv",), delimited.read_csv, delimited.write_csv),
+    "parquet": Format((".parquet",), tables.read_parquet, tables.write_parquet),
+    "nt": Format((".nt",), rdf.read_nt, rdf.write_nt),
+    "nq": Format((".nq",), rdf.read_nq, rdf.write_nq),
+    "ttl": Format((".ttl",), rdf.read_ttl, rdf.write_ttl),
+    "rdf": Format((".rdf", ".owl", ".xml"), rdf.read_rdf, rdf.write_rdf),
+    "openke": Format((".openke",), openke.read_openke, openke.write_openke, is_folder=True),
+}
+
+
+def guess_format(path: str | Path) -> str:
+    """The format by the extension, whatever the compression; standard input is TSV."""
+    if str(path) == STDIN:
+        return "tsv"
+    extension = Path(split_suffix(str(path))[0]).suffix.lower()
+    for name, form in FORMATS.items():
+        if extension in form.extensions:
+            return name
+    if Path(path).is_dir():
+        if openke.holds_openke(Path(path)):
+            return "openke"
+        remedy = "give a file of facts, or a folder with train2id.txt, entity2id.txt and relation2id.txt"
+        raise TriplesError("is a folder, and not one of OpenKE's", where=str(path), remedy=remedy)
+    known = ", ".join(extension for form in FORMATS.values() for extension in form.extensions)
+    remedy = f"name the format ({', '.join(FORMATS)}) or use a known extension: {known}"
+    raise TriplesError(f"the extension {extension!r} is unknown", where=str(path), remedy=remedy)
+
+
+def read_triples(
+    source: str | Path | IO[bytes] | Table,
+    *,
+    format: str | None = None,
+    header: bool = False,
+    columns: Sequence[str | int] | None = None,
+    extra: str | None = None,
+    literals: Literal["drop", "keep"] = "drop",
+    skip_bad: bool = False,
+    split: str = "train",
+) -> Triples:
+    """Facts from a file, '-' (standard input), a binary stream, a frame or an (n, 3) array.
+
+    `columns` chooses head, relation and tail by name (where there are names) or by number from 1; without it
+    columns that are called so are taken, else the first three. `extra` names a fourth column to keep: with
+    names the column of that name, else the fourth one. There is no other way to have more than three columns.
+    White space belongs to labels; a label must not be empty. `split` chooses a file of an OpenKE folder.
+    A row that is not a fact is a TriplesError with its line, or with `skip_bad` left out and reported.
+    """
+    options = Options(header, columns, extra, literals, skip_bad, split)
+    if split not in _SPLITS:
+        raise TriplesError(f"no split is called {split!r}", remedy=f"one of {', '.join(_SPLITS)}")
+    if tables.is_table(source):
+        name = "<array>" if isinstance(source, np.ndarray) else "<frame>"
+        intake = Intake(name, options, unit="row")
+        tables.read_table(source, intake)
+        return intake.result()
+    given = Source.of(source)  # type: ignore[arg-type]  # tables were taken above
+    form = _format(format, given)
+    intake = Intake(given.name, options, unit="row" if form is FORMATS["parquet"] else "line")
+    form.read(given, intake)
+    return intake.result()
+
+
+def write_triples(frame: pl.DataFrame, target: str | Path, *, format: str | None = None, split: str = "train") -> None:
+    """Facts to a file, which appears whole or not at all; the name says format and compression.
+
+    The frame has the columns head, relation, tail and perhaps one more. Reading the file gives the same labels.
+    An OpenKE folder takes one `split` at a time and keeps the ids it has.
+    """
+    path = Path(target)
+    if str(target) == STDIN:
+        raise TriplesError("facts cannot be written to '-'", remedy="give the name of a file")
+    form = _format(format, Source.of(path), writing=True)
+    facts = _checked(frame, str(path))
+    if form.is_folder:
+        openke.write_openke(facts, path, split)
+    else:
+        form.write(facts, path)
+
+
+def _format(name: str | None, source: Source, writing: bool = False) -> Format:
+    if name is None:
+        if source.path is None and not any(source.name.lower().endswith(e) for e in _endings()):
+            name = "tsv"
+        else:
+            name = guess_format(source.name)
+    if name not in FORMATS:
+        raise TriplesError(f"no format is called {name!r}", remedy=f"one of {', '.join(FORMATS)}")
+    form = FORMATS[name]
+    if source.path is not None and source.path.is_dir() and not form.is_folder:
+        verb = "written" if writing else "read"
+        raise TriplesError(f"is a folder; {name} is {verb} as a file", where=source.name, remedy="give a file")
+    return form
+
+
+def _endings() -> list[str]:
+    plain = [extension for form in FORMATS.values() for extension in form.extensions]
+    return [extension + suffix for extension in plain for suffix in ("", ".gz", ".xz", ".zst")]
+
+
+def _checked(frame: pl.DataFrame, target: str) -> pl.DataFrame:
+    """The facts with head, relation, tail in front, all text, no label missing."""
+    missing = [name for name in FACT if name not in frame.columns]
+    if missing or not 3 <= frame.width <= 4:
+        what = f"cannot write a frame with the columns {', '.join(map(repr, frame.columns))}"
+        raise TriplesError(what, where=target, remedy="it needs head, relation, tail and at most one more")
+    facts = frame.select(*FACT, *(name for name in frame.columns if name not in FACT)).cast(pl.String)
+    labels = pl.col(FACT)
+    bad = facts.select(
+        pl.any_horizontal(labels.is_null(), labels == "", labels.str.contains("\0", literal=True))
+    ).to_series()
+    if not len(facts):
+        raise TriplesError("there are no facts to write", where=target, remedy="give at least one")
+    if bad.any():
+        row = int(bad.arg_true()[0]) + 1
+        what = f"row {row} has a label that is empty or has a NUL character"
+        raise TriplesError(what, where=target, remedy="give each fact three labels")
+    return facts
