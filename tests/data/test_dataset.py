@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -206,6 +207,7 @@ def test_a_folder(tmp_path: Path, names: tuple[str, str, str]) -> None:
     folder = write_folder(tmp_path / "nice", names)
     (folder / "README.md").write_text("not facts")
     (folder / "test_notes.txt").write_text("not facts")
+    (folder / "train.log").write_text("not facts")
     data = Dataset.load(folder)
     assert data.name == "nice" and data.content_hash == graph().content_hash
     assert len(data.reports) == 3
@@ -263,11 +265,7 @@ def test_a_folder_with_both_labels_and_ids_is_ambiguous(tmp_path: Path) -> None:
 
 
 def with_split_column() -> pl.DataFrame:
-    rows = [
-        (*fact, name)
-        for facts, name in ((TRAIN, "train"), (VALID, "dev"), (TEST, "Test"))
-        for fact in facts
-    ]
+    rows = [(*fact, name) for facts, name in ((TRAIN, "train"), (VALID, "dev"), (TEST, "Test")) for fact in facts]
     return pl.DataFrame(rows, schema=["head", "relation", "tail", "split"], orient="row")
 
 
@@ -293,7 +291,7 @@ def test_a_split_that_is_not_one() -> None:
 def test_frames_and_arrays() -> None:
     assert Dataset.load(with_split_column()).content_hash == graph().content_hash
     assert labelled(Dataset.load(frame(TRAIN)), "train") == TRAIN
-    assert labelled(Dataset.load(frame(TRAIN).to_pandas()), "train") == TRAIN
+    assert labelled(Dataset.load(pd.DataFrame(TRAIN, columns=["head", "relation", "tail"])), "train") == TRAIN
     assert labelled(Dataset.load(np.array(TRAIN)), "train") == TRAIN
 
 
@@ -344,9 +342,7 @@ def test_bad_rows_are_skipped_only_if_asked(tmp_path: Path) -> None:
 # The cache
 
 
-def test_the_second_time_comes_from_the_cache(
-    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_time_comes_from_the_cache(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WORTH_BYTES", 1)
     folder = write_folder(tmp_path / "g")
     (folder / "train.txt").write_text(text([*TRAIN, TRAIN[0]]))
@@ -385,3 +381,28 @@ def test_small_graphs_and_graphs_with_an_extra_column_are_not_cached(
     Dataset.load(tmp_path / "w.tsv", extra="weight")
     Dataset.load(frame(TRAIN))
     assert not list(own_cache.rglob("*.safetensors"))
+
+
+# Benchmark graphs, as in their SOURCES.md: entities, relations, facts per split
+
+COUNTS = {
+    "fb15k": (14_951, 1_345, [483_142, 50_000, 59_071]),
+    "fb15k-237": (14_541, 237, [272_115, 17_535, 20_466]),
+    "wn18": (40_943, 18, [141_442, 5_000, 5_000]),
+    "wn18rr": (40_943, 11, [86_835, 3_034, 3_134]),
+    "umls": (135, 46, [5_216, 652, 661]),
+    "codex-s": (2_034, 42, [32_888, 1_827, 1_828]),
+    "nations": (14, 55, [1_592, 199, 201]),
+    "fb13": (75_043, 13, [316_232, 5_908, 23_733]),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_of_benchmark_graphs(benchmark_graphs: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGEM_DATA", str(benchmark_graphs))
+    data = Dataset.load(name, cache=False)
+    entities, relations, facts = COUNTS[name]
+    assert (data.n_entities, data.n_relations) == (entities, relations)
+    assert [len(data.split(s)) for s in SPLITS] == facts
+    assert [report.kept for report in data.reports] == facts
+    assert dict(data.duplicates) == dict.fromkeys(SPLITS, 0)

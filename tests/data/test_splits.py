@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -240,3 +242,53 @@ def test_leakage_equals_the_obvious_version(seed: int, chunk: int, monkeypatch: 
     assert {(p.first, p.second, p.shared) for p in (*found.inverse, *found.symmetric)} == mirror
     assert found.answerable["test"] == easy
     assert same and mirror and easy
+
+
+# Benchmark graphs
+
+
+def benchmark(folder: Path, name: str) -> Dataset:
+    return Dataset.load(folder / name, cache=False)
+
+
+def test_wn18_is_known_to_be_easy(benchmark_graphs: Path) -> None:
+    report = check(benchmark(benchmark_graphs, "wn18"))
+    assert {(p.first, p.second) for p in report.leakage.inverse} == {
+        ("_hypernym", "_hyponym"),
+        ("_instance_hypernym", "_instance_hyponym"),
+        ("_member_holonym", "_member_meronym"),
+        ("_has_part", "_part_of"),
+        ("_member_of_domain_topic", "_synset_domain_topic_of"),
+        ("_member_of_domain_region", "_synset_domain_region_of"),
+        ("_member_of_domain_usage", "_synset_domain_usage_of"),
+    }
+    assert {p.first for p in report.leakage.symmetric} == {
+        "_derivationally_related_form",
+        "_similar_to",
+        "_verb_group",
+    }
+    assert report.leakage.answerable["test"] == 4_658
+    assert any(note.startswith("test is easy: 4,658 of its 5,000") and "_hyponym" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "in_train", "valid", "test"), [("fb15k-237", 14_505, 9, 28), ("wn18rr", 40_559, 210, 210)]
+)
+def test_unseen_entities(benchmark_graphs: Path, name: str, in_train: int, valid: int, test: int) -> None:
+    report = check(benchmark(benchmark_graphs, name))
+    assert report.entities_in_train == in_train
+    assert report.unseen["valid"].facts_by_entity == valid
+    assert report.unseen["test"].facts_by_entity == test
+    assert report.leakage.inverse == report.leakage.duplicate == ()
+
+
+def test_fb15k_is_checked_and_divided_in_a_moment(benchmark_graphs: Path) -> None:
+    data = benchmark(benchmark_graphs, "fb15k")
+    started = time.perf_counter()
+    report = check(data)
+    took = time.perf_counter() - started
+    assert report.leakage.answerable["test"] > 0.7 * len(data.test)
+    assert took < 8  # about one second when nothing else runs
+    divided, made = make_split(data, 50_000, 59_071, seed=1)
+    assert made.got == {"train": 483_142, "valid": 50_000, "test": 59_071}
+    assert (divided.entity_counts > 0).all() and (divided.relation_counts > 0).all()

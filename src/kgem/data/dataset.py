@@ -90,7 +90,7 @@ class Dataset:
             "skip_bad": skip_bad,
         }
         found = find(source, options)
-        keep = cache and extra is None and found.only_files and caching.worth(found.files)
+        keep = cache and extra is None and caching.worth(found.files)
         key = caching.cache_key(found.files, found.options) if keep else ""
         kept = caching.load(key) if keep else None
         if kept:
@@ -128,7 +128,7 @@ class Dataset:
             train=facts["train"][once["train"]],
             valid=facts["valid"][once["valid"]] if "valid" in facts else _NO_FACTS,
             test=facts["test"][once["test"]] if "test" in facts else _NO_FACTS,
-            duplicates={s: again.get(s, 0) + len(facts[s]) - len(once[s]) for s in facts},
+            duplicates=again | {s: again.get(s, 0) + len(facts[s]) - len(once[s]) for s in facts},
             extra={s: frame.to_series().gather(once[s]) for s, frame in more.items() if frame.width},
             reports=tuple((reports or {}).values()),
         )
@@ -140,8 +140,12 @@ class Dataset:
 
     @classmethod
     def _from_parsed(cls, parsed: caching.Parsed, name: str) -> Dataset:
-        from kgem.data.triples import ReadReport
+        from kgem.data.triples import Problem, ReadReport
 
+        reports = [
+            ReadReport(**{**report, "problems": tuple(Problem(**each) for each in report["problems"])})
+            for report in parsed.notes["reports"]
+        ]
         return cls(
             name=name,
             entities=Vocabulary(parsed.labels["entity"], "entity"),
@@ -150,7 +154,7 @@ class Dataset:
             valid=frozen(parsed.facts["valid"]),
             test=frozen(parsed.facts["test"]),
             duplicates=parsed.notes["duplicates"],
-            reports=tuple(ReadReport(**report) for report in parsed.notes["reports"]),
+            reports=tuple(reports),
         )
 
     @property

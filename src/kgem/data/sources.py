@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from kgem.data.catalog import CATALOG, entry, locate
-from kgem.data.triples import ReadReport, read_triples
+from kgem.data.files import STDIN, Source, split_suffix
+from kgem.data.triples import FORMATS, ReadReport, read_triples
 from kgem.errors import DatasetError
 
 __all__ = ["Found", "find", "read"]
@@ -19,8 +20,10 @@ __all__ = ["Found", "find", "read"]
 # How splits are called in file names and in a column `split`.
 ALIASES = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 OPENKE = {"train2id.txt": "train", "valid2id.txt": "valid", "test2id.txt": "test"}
+OPENKE_LABELS = ("entity2id.txt", "relation2id.txt")
 SPLIT_COLUMN = "split"
 WHOLE = "all"  # the name of a single source of all splits
+_LONGEST_HEADER = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -30,33 +33,25 @@ class Found:
     name: str
     parts: Mapping[str, Any]  # split -> path, or anything read_triples takes
     options: Mapping[str, Any]  # of read_triples
-
-    @property
-    def only_files(self) -> bool:
-        """Whether all that is read can be read again."""
-        return len(self.files) == len(self.parts)
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """The files behind the parts, as far as they are files."""
-        return {split: part for split, part in self.parts.items() if isinstance(part, Path) and part.is_file()}
+    files: Mapping[str, Path] = field(default_factory=dict)  # all that reading depends on; none if unknown
 
 
 def find(source: Any, options: Mapping[str, Any]) -> Found:
     """What a user's word for a graph means; a path that exists wins over a catalogue name."""
     if not isinstance(source, str | Path):
         return Found("graph", {WHOLE: source}, options)
-    if str(source) == "-":
-        return Found("standard input", {WHOLE: "-"}, options)
+    if str(source) == STDIN:
+        return Found("standard input", {WHOLE: STDIN}, options)
     path = Path(source).expanduser()
-    if path.is_dir():
+    if path.is_dir() and str(source):
         return _folder(path, options)
-    if path.exists():
-        return Found(_stem(path), {WHOLE: path}, options)
+    if path.is_file():
+        return Found(_stem(path), {WHOLE: path}, options, {WHOLE: path})
     if str(source).strip().casefold() in CATALOG:
         known = entry(str(source))
         how = {"header": known.embedded, "columns": None, "extra": SPLIT_COLUMN if known.embedded else None}
-        return Found(known.name, locate(known.name), {**options, "format": "tsv", **how})
+        files = locate(known.name)
+        return Found(known.name, files, {**options, "format": "tsv", **how}, files)
     raise _nothing(str(source), path)
 
 
@@ -70,6 +65,8 @@ def read(found: Found) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
 
 def _read_whole(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
     """One source: all facts are for training, unless a column says which split each is in."""
+    if options["extra"] is None and options["columns"] is None and SPLIT_COLUMN in _column_names(source, options):
+        options = {**options, "extra": SPLIT_COLUMN}
     triples = read_triples(source, **options)
     if SPLIT_COLUMN not in triples.frame.columns:
         return {"train": triples.frame}, {"train": triples.report}
@@ -89,33 +86,63 @@ def _read_whole(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, pl.D
     return frames, {WHOLE: triples.report}
 
 
+def _column_names(source: Any, options: Mapping[str, Any]) -> list[str]:
+    """What the columns are called, as far as that shows without reading the facts; faults are read_triples' to tell."""
+    if not isinstance(source, str | Path):
+        return [str(name) for name in getattr(source, "columns", ())]
+    if source == STDIN:
+        return []
+    if options["format"] == "parquet" or Path(source).suffix == ".parquet":
+        try:
+            return list(pl.read_parquet_schema(source))
+        except (pl.exceptions.PolarsError, OSError):
+            return []
+    if not options["header"]:
+        return []
+    with Source.of(source).open() as stream:
+        line = stream.readline(_LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+    return [name.strip().strip('"') for name in line.split("\t" if "\t" in line else ",")]
+
+
 def _folder(folder: Path, options: Mapping[str, Any]) -> Found:
     """A folder with one file per split, by labels or (OpenKE) by ids."""
-    candidates: dict[str, list[Path]] = {}
-    for path in sorted(folder.iterdir()):
-        split = OPENKE.get(path.name) or ALIASES.get(_stem(path).casefold())
-        if split and path.is_file():
-            candidates.setdefault(split, []).append(path)
-    ids = {OPENKE[p.name]: p for paths in candidates.values() for p in paths if p.name in OPENKE}
-    if "train" in ids and options["format"] in (None, "openke"):
-        labelled = [p for paths in candidates.values() for p in paths if p.name not in OPENKE]
-        if options["format"] == "openke" or not labelled:
-            return Found(folder.resolve().name, ids, {**options, "format": "openke"})
+    name = folder.resolve().name
+    labelled: dict[str, list[Path]] = {}
+    ids: dict[str, Path] = {}
+    vocabularies: dict[str, Path] = {}
+    for path in sorted(p for p in folder.iterdir() if p.is_file()):
+        plain = split_suffix(path.name)[0]
+        if plain in OPENKE:
+            ids[OPENKE[plain]] = path
+        elif plain in OPENKE_LABELS:
+            vocabularies[plain] = path
+        elif (split := ALIASES.get(_stem(path).casefold())) and _readable(plain, options):
+            labelled.setdefault(split, []).append(path)
+    if "train" in ids and (options["format"] == "openke" or (options["format"] is None and not labelled)):
+        parts = {split: folder for split in OPENKE.values() if split in ids}
+        return Found(name, parts, {**options, "format": "openke"}, {**ids, **vocabularies})
+    candidates = {s: [*labelled.get(s, ()), *([ids[s]] if s in ids else ())] for s in OPENKE.values()}
     for split, paths in candidates.items():
         if len(paths) > 1:
             raise DatasetError(
                 f"{len(paths)} files could be the split {split}: {', '.join(p.name for p in paths)}",
                 where=str(folder),
-                remedy="keep one of them in the folder",
+                remedy="keep one of them in the folder (format='openke', --format openke, takes the files of ids)",
             )
-    if "train" not in candidates:
+    if not candidates["train"]:
         raise DatasetError(
             "the folder has no training facts",
             where=str(folder),
             remedy="name the file with them train.tsv (or .csv, .parquet, .nt, .ttl, ...; OpenKE: train2id.txt)",
         )
-    order = [split for split in ("train", "valid", "test") if split in candidates]
-    return Found(folder.resolve().name, {split: candidates[split][0] for split in order}, options)
+    files = {split: paths[0] for split, paths in candidates.items() if paths}
+    return Found(name, files, options, files)
+
+
+def _readable(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether the name of a file says its format, unless the caller does."""
+    known = {extension for form in FORMATS.values() for extension in form.extensions}
+    return options["format"] is not None or Path(name).suffix.lower() in known
 
 
 def _stem(path: Path) -> str:

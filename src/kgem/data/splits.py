@@ -146,7 +146,8 @@ def check(dataset: Dataset, threshold: float = 0.97) -> CheckReport:
         f"{a}/{b}": len(np.intersect1d(distinct[a], distinct[b], assume_unique=True))
         for a, b in combinations(SPLITS, 2)
     }
-    repeated = {s: dataset.duplicates.get(s, 0) + len(keys[s]) - len(distinct[s]) for s in SPLITS}
+    repeated = dict.fromkeys(SPLITS, 0) | dict(dataset.duplicates)  # a file of all splits counts as a whole
+    repeated |= {s: repeated[s] + len(keys[s]) - len(distinct[s]) for s in SPLITS}
     facts = {s: len(dataset.split(s)) for s in SPLITS}
     unseen = {s: _unseen(dataset, s) for s in SPLITS[1:]}
     leakage = find_leakage(dataset, threshold)
