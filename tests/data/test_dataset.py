@@ -182,6 +182,11 @@ def test_content_hash_knows_labels_facts_and_splits() -> None:
     assert len({graph().content_hash, *(other.content_hash for other in others)}) == 4
 
 
+def test_two_more_columns_are_not_dropped_in_silence() -> None:
+    with pytest.raises(DatasetError, match="x, y"):
+        Dataset.from_frames(frame(TRAIN).with_columns(x=1, y=2))
+
+
 # Loading
 
 

@@ -122,6 +122,13 @@ def test_groups_are_not_divided() -> None:
     assert any((t, r, h) in labelled(data, "train") for h, r, t in labelled(data, "test") if h != t)
 
 
+def test_frames_and_arrays_are_divided_too() -> None:
+    facts = list(dict.fromkeys(random_facts(4, 200, 8, 2)))
+    for table in (frame(facts), np.array(facts)):
+        data, report = make_split(table, 0.1, 0.1, np.random.default_rng(0))
+        assert report.facts == len(facts) and len(data.test) == round(0.1 * len(facts))
+
+
 def test_existing_splits_are_pooled_and_repeats_counted() -> None:
     facts = random_facts(2, 300, 10, 2)
     distinct = list(dict.fromkeys(facts))
@@ -133,11 +140,12 @@ def test_existing_splits_are_pooled_and_repeats_counted() -> None:
 def test_a_fourth_column_goes_with_its_facts() -> None:
     facts = list(dict.fromkeys(random_facts(3, 200, 8, 2)))
     weights = pl.Series("weight", [float(i) for i in range(len(facts))])
-    data, _ = make_split(Dataset.from_frames(frame(facts).with_columns(weights)), 0.1, 0.1)
+    weighted = Dataset.from_frames(frame(facts).with_columns(weights), frame([("e0", "r0", "fresh")]))
+    data, _ = make_split(weighted, 0.1, 0.1)
     assert len(data.test)
     for split in SPLITS:
         for *fact, weight in data.frame(split).iter_rows():
-            assert facts[int(weight)] == tuple(fact)
+            assert fact[2] == "fresh" if weight is None else facts[int(weight)] == tuple(fact)
 
 
 @pytest.mark.parametrize(("valid", "test"), [(-0.1, 0.1), (1.5, 0.1), (0.5, 0.5), (10, 0)])

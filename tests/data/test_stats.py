@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -88,3 +89,11 @@ def test_per_relation_rows_equal_the_obvious_version() -> None:
 def test_json_can_hold_it() -> None:
     stats = graph_stats(graph("a r b", "b s a"))
     assert json.loads(json.dumps(stats.to_dict()))["cost"]["dim"] == 100
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("fb15k-237", 3.6), ("wn18rr", 1.7), ("wn18", 1.7)])
+def test_facts_per_query_of_benchmark_graphs(benchmark_graphs: Path, name: str, ratio: float) -> None:
+    stats = graph_stats(Dataset.load(benchmark_graphs / name, cache=False))
+    assert stats.facts_per_query == pytest.approx(ratio, abs=0.05)
+    assert sum(row["facts"] for row in stats.categories.values()) == stats.facts["train"]
+    assert all(row["relations"] for row in stats.categories.values())

@@ -121,6 +121,13 @@ class Dataset:
         once = {s: _first_places(f, len(entities), len(relations)) for s, f in facts.items()}
         again = {split: report.duplicates for split, report in (reports or {}).items()}
         more = {split: frame.drop(COLUMNS) for split, frame in frames.items()}
+        for split, frame in more.items():
+            if frame.width > 1:
+                raise DatasetError(
+                    f"{split} has more than one column beside head, relation, tail: {', '.join(frame.columns)}",
+                    where=name,
+                    remedy="keep one of them, as `extra`",
+                )
         return cls(
             name=name,
             entities=Vocabulary(tuple(entities.to_list()), "entity"),
@@ -195,7 +202,8 @@ class Dataset:
     @cached_property
     def filter_index(self) -> QueryIndex:
         """The known tails of every query, over all splits."""
-        return self._index(np.concatenate([self.train, self.valid, self.test]))
+        held_out = np.concatenate([self.valid, self.test])
+        return self._index(np.concatenate([self.train, held_out])) if len(held_out) else self.query_index
 
     def _index(self, facts: IntArray) -> QueryIndex:
         return QueryIndex.build(self.reciprocal(facts), self.n_entities, 2 * self.n_relations)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kgem.data.dataset import SPLITS, Dataset, IntArray, LongArray
-from kgem.data.index import fact_keys
+from kgem.data.index import distinct, fact_keys
 
 __all__ = ["Leakage", "RelationPair", "find_leakage"]
 
@@ -89,14 +89,13 @@ def _coincidences(
 ) -> LongArray:
     """Rows (first, second, shared pairs) of the relations that coincide, first <= second, (m, 3)."""
     facts = facts[sizes[facts[:, 1]] >= min_pairs]
+    n = len(sizes)
     h, r, t = (facts[:, i].astype(np.int64) for i in range(3))
-    pair = h * n_entities + t
-    order = np.lexsort((r, pair))
-    pair, r = pair[order], r[order]
+    pair, r = np.divmod(np.sort((h * n_entities + t) * n + r), n)  # by pair, then by relation
     starts = np.flatnonzero(np.diff(pair, prepend=-1))
     ends = np.append(starts, pair.size)[1:]
     if mirrored:  # the partners of a fact are all facts on the swapped pair
-        swapped = (t * n_entities + h)[order]
+        swapped = pair % n_entities * n_entities + pair // n_entities
         group = np.minimum(np.searchsorted(pair[starts], swapped), max(len(starts) - 1, 0))
         known = pair[starts][group] == swapped
         first = starts[group]
@@ -104,7 +103,6 @@ def _coincidences(
     else:  # the partners of a fact are those after it on the same pair, whose relations are larger
         first = np.arange(pair.size) + 1
         lengths = np.repeat(ends, ends - starts) - first
-    n = len(sizes)
     codes, counts = [], []
     for left, right in _chunks(first, lengths):
         a, b = r[left], r[right]
@@ -163,8 +161,10 @@ def _contains(ordered: LongArray, wanted: LongArray) -> npt.NDArray[np.bool_]:
 
 
 def _distinct(facts: IntArray, dataset: Dataset) -> IntArray:
-    keys = fact_keys(facts, dataset.n_entities, dataset.n_relations)
-    return facts[np.unique(keys, return_index=True)[1]]
+    """Each fact once, (n, 3)."""
+    keys = distinct(fact_keys(facts, dataset.n_entities, dataset.n_relations))
+    queries, t = np.divmod(keys, dataset.n_entities)
+    return np.stack([*np.divmod(queries, dataset.n_relations), t], axis=1).astype(np.int32)
 
 
 def _named(rows: LongArray, sizes: LongArray, dataset: Dataset) -> tuple[RelationPair, ...]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from kgem.data.dataset import SPLITS, Dataset, IntArray, LongArray
-from kgem.data.index import fact_keys
+from kgem.data.index import distinct, fact_keys
 from kgem.data.leakage import Leakage, find_leakage
 from kgem.errors import ConfigError
 
@@ -141,13 +141,12 @@ def make_split(
 def check(dataset: Dataset, threshold: float = 0.97) -> CheckReport:
     """Counts, facts given twice, symbols train never shows, and leakage between splits."""
     keys = {s: fact_keys(dataset.split(s), dataset.n_entities, dataset.n_relations) for s in SPLITS}
-    distinct = {s: np.unique(k) for s, k in keys.items()}
+    once = {s: distinct(k) for s, k in keys.items()}
     overlap = {
-        f"{a}/{b}": len(np.intersect1d(distinct[a], distinct[b], assume_unique=True))
-        for a, b in combinations(SPLITS, 2)
+        f"{a}/{b}": len(np.intersect1d(once[a], once[b], assume_unique=True)) for a, b in combinations(SPLITS, 2)
     }
     repeated = dict.fromkeys(SPLITS, 0) | dict(dataset.duplicates)  # a file of all splits counts as a whole
-    repeated |= {s: repeated[s] + len(keys[s]) - len(distinct[s]) for s in SPLITS}
+    repeated |= {s: repeated[s] + len(keys[s]) - len(once[s]) for s in SPLITS}
     facts = {s: len(dataset.split(s)) for s in SPLITS}
     unseen = {s: _unseen(dataset, s) for s in SPLITS[1:]}
     leakage = find_leakage(dataset, threshold)
@@ -204,7 +203,7 @@ def _slim(reserved: BoolArray, symbols: LongArray, rank: LongArray) -> BoolArray
     width = int(symbols.max()) + 1
     inside = reserved[rank]
     rank_of, symbol = np.divmod(
-        np.unique(rank[inside, None].astype(np.int64) * width + symbols[inside]), width
+        distinct((rank[inside, None].astype(np.int64) * width + symbols[inside]).ravel()), width
     )  # which reserved group shows which symbol, each once
     while True:
         shown = np.bincount(symbol, minlength=width)  # by how many groups
@@ -251,7 +250,9 @@ def _deal(reserved: BoolArray, rank: LongArray, target: Mapping[str, int]) -> Lo
 def _deal_extra(dataset: Dataset, rows: Mapping[str, LongArray]) -> dict[str, pl.Series]:
     if not dataset.extra:
         return {}
-    pooled = pl.concat([dataset.extra[s] for s in SPLITS if s in dataset.extra])
+    some = next(iter(dataset.extra.values()))
+    nothing = {s: pl.Series(some.name, [None] * len(dataset.split(s)), dtype=some.dtype) for s in SPLITS}
+    pooled = pl.concat([dataset.extra.get(s, nothing[s]) for s in SPLITS])
     return {split: pooled.gather(chosen) for split, chosen in rows.items()}
 
 

@@ -6,10 +6,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 
-__all__ = ["CATEGORIES", "FitCost", "GraphStats", "RelationStats", "fit_cost", "frequencies", "graph_stats"]
+__all__ = [
+    "CATEGORIES",
+    "FitCost",
+    "GraphStats",
+    "RelationStats",
+    "fit_cost",
+    "frequencies",
+    "graph_stats",
+    "relation_categories",
+]
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 MANY = 1.5  # average tails per head (heads per tail) from which a side counts as N (Bordes et al. 2013)
@@ -130,14 +140,34 @@ def fit_cost(
     )
 
 
+def relation_categories(dataset: Dataset) -> npt.NDArray[np.str_]:
+    """One of CATEGORIES for each relation, or "unseen" if train has no fact of it, (N_r,).
+
+    1-N: a head has many tails; N-1: a tail has many heads.
+    """
+    facts, heads, tails = _distinct(dataset)
+    names = np.array([*CATEGORIES, "unseen"])
+    place = 2 * (facts >= MANY * tails) + (facts >= MANY * heads)
+    categories: npt.NDArray[np.str_] = names[np.where(facts > 0, place, len(CATEGORIES))]
+    return categories
+
+
+def _distinct(dataset: Dataset) -> tuple[LongArray, LongArray, LongArray]:
+    """Facts, distinct heads and distinct tails of each relation in train, (N_r,) each.
+
+    A query (h, r) is a distinct head of r, a query (t, r^-1) a distinct tail.
+    """
+    n, index = dataset.n_relations, dataset.query_index
+    queries = np.bincount(index.relations, minlength=2 * n)
+    facts = np.bincount(index.relations, weights=index.counts, minlength=2 * n)[:n]
+    return facts.astype(np.int64), queries[:n], queries[n:]
+
+
 def _per_relation(dataset: Dataset) -> tuple[RelationStats, ...]:
-    """One row per relation; a query (h, r) is a distinct head of r, a query (t, r^-1) a distinct tail."""
-    n = dataset.n_relations
-    queries = np.bincount(dataset.query_index.relations, minlength=2 * n)
-    heads, tails = queries[:n], queries[n:]
-    facts = np.bincount(dataset.query_index.relations, weights=dataset.query_index.counts, minlength=2 * n)
-    facts = facts[:n].astype(np.int64)
+    """One row per relation, the most frequent first."""
+    facts, heads, tails = _distinct(dataset)
     forth, back = facts / np.maximum(heads, 1), facts / np.maximum(tails, 1)
+    categories = relation_categories(dataset)
     rows = (
         RelationStats(
             relation=dataset.relations[r],
@@ -146,19 +176,11 @@ def _per_relation(dataset: Dataset) -> tuple[RelationStats, ...]:
             tails=int(tails[r]),
             tails_per_head=float(forth[r]),
             heads_per_tail=float(back[r]),
-            category=_category(float(forth[r]), float(back[r])),
+            category=str(categories[r]),
         )
         for r in np.argsort(-facts, kind="stable")
     )
     return tuple(rows)
-
-
-def _category(tails_per_head: float, heads_per_tail: float) -> str:
-    """1-N: a head has many tails; N-1: a tail has many heads."""
-    if not tails_per_head:
-        return "unseen"
-    side = {False: "1", True: "N"}
-    return f"{side[heads_per_tail >= MANY]}-{side[tails_per_head >= MANY]}"
 
 
 def _quantiles(counts: LongArray) -> dict[str, float]:
