@@ -87,10 +87,10 @@ class QueryIndex:
         keys = distinct(fact_keys(facts, n_entities, n_relations))
         queries, tails = np.divmod(keys, n_entities)
         starts = np.flatnonzero(np.concatenate(([True], queries[1:] != queries[:-1]))) if keys.size else keys
-        distinct = queries[starts]
+        first = queries[starts]
         return cls(
-            heads=frozen((distinct // n_relations).astype(np.int32)),
-            relations=frozen((distinct % n_relations).astype(np.int32)),
+            heads=frozen((first // n_relations).astype(np.int32)),
+            relations=frozen((first % n_relations).astype(np.int32)),
             offsets=frozen(np.append(starts, keys.size).astype(np.int64)),
             tails=frozen(tails.astype(np.int32)),
             n_relations=n_relations,
