@@ -364,6 +364,19 @@ def test_the_second_time_comes_from_the_cache(tmp_path: Path, own_cache: Path, m
             Dataset.load(folder, **changed)
 
 
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_report_from_the_cache_names_the_file_that_was_asked_for(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, ids: bool
+) -> None:
+    monkeypatch.setattr(cache, "WORTH_BYTES", 1)
+    for name in ("here", "there"):
+        write_openke(tmp_path / name) if ids else write_folder(tmp_path / name)
+    here, there = Dataset.load(tmp_path / "here"), Dataset.load(tmp_path / "there")
+    assert len(list(own_cache.rglob("*.safetensors"))) == 1
+    assert [r.source.replace("/here/", "/there/") for r in here.reports] == [r.source for r in there.reports]
+    assert all(Path(report.source).is_file() for report in there.reports)
+
+
 def test_a_damaged_cache_and_a_changed_file_are_read_again(
     tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class Dataset:
         key = caching.cache_key(found.files, found.options) if keep else ""
         kept = caching.load(key) if keep else None
         if kept:
-            return cls._from_parsed(kept, name or found.name)
+            return cls._from_parsed(kept, name or found.name, [found.files[split] for split in found.parts])
         frames, reports = read(found)
         dataset = cls.from_frames(**frames, name=name or found.name, reports=reports)
         if keep:
@@ -146,12 +147,13 @@ class Dataset:
         return caching.Parsed(labels, {split: self.split(split) for split in SPLITS}, notes)
 
     @classmethod
-    def _from_parsed(cls, parsed: caching.Parsed, name: str) -> Dataset:
+    def _from_parsed(cls, parsed: caching.Parsed, name: str, sources: Sequence[Path]) -> Dataset:
+        """A graph out of the cache; the same content may have been read from elsewhere before."""
         from kgem.data.triples import Problem, ReadReport
 
         reports = [
-            ReadReport(**{**report, "problems": tuple(Problem(**each) for each in report["problems"])})
-            for report in parsed.notes["reports"]
+            ReadReport(**{**kept, "source": str(path), "problems": tuple(Problem(**p) for p in kept["problems"])})
+            for kept, path in zip(parsed.notes["reports"], sources, strict=True)
         ]
         return cls(
             name=name,
