@@ -72,7 +72,7 @@ def _zstd_reader(raw: IO[bytes]) -> IO[bytes]:
 
 
 def _zstd_writer(raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", zstandard.ZstdCompressor().stream_writer(raw, closefd=False))
+    return cast("IO[bytes]", zstandard.ZstdCompressor(write_checksum=True).stream_writer(raw, closefd=False))
 
 
 def _gzip_reader(raw: IO[bytes]) -> IO[bytes]:

@@ -1,8 +1,5 @@
-"""Facts as RDF: N-Triples, N-Quads, Turtle and RDF/XML, statements to labels and labels to terms.
+"""Facts as RDF: N-Triples, N-Quads, Turtle and RDF/XML.
 
-An IRI is its own label, a blank node is `_:id`, a literal (if kept) is its N-Triples text, as in `"1"^^<...>`.
-Labels that are no IRI are written percent-encoded under `urn:kgem:` and come back as they were; `~r` at the
-end of such an IRI is dropped in reading (RDF/XML wants names of properties to end with a letter).
 The graph of an N-Quads statement is its fourth column: it has to be named to be kept, or it is an error.
 """
 
@@ -13,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
-from urllib.parse import quote, unquote
 from xml.parsers import expat
 
 import polars as pl
@@ -23,50 +19,13 @@ from kgem.data.delimited import BOM, plain_pages
 from kgem.data.files import Source, writing
 from kgem.data.quoting import Page
 from kgem.data.rows import FACT, Intake, Problem
+from kgem.data.terms import BASE, Labels, decode, entity, graph, relation
 from kgem.errors import TriplesError
 
-__all__ = ["BASE", "read_nq", "read_nt", "read_rdf", "read_ttl", "write_nq", "write_nt", "write_rdf", "write_ttl"]
+__all__ = ["read_nq", "read_nt", "read_rdf", "read_ttl", "write_nq", "write_nt", "write_rdf", "write_ttl"]
 
-BASE = "urn:kgem:"
 BATCH = 100_000
-_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_NOT_PROPERTIES = re.compile(
-    r"RDF|ID|about|aboutEach|aboutEachPrefix|bagID|parseType|resource|nodeID|datatype|Description|li"
-)
-_XML_NAME = re.compile(r"[^A-Za-z0-9_.-]-?[A-Za-z_][A-Za-z0-9_.-]*\Z")
-# The ids that the parser makes up for nodes without one, at random, and those that we put in their place.
-_MADE_UP = re.compile(r"[a-f][0-9a-f]{27,31}|kgem\d+")
-_PLAIN_NODE = re.compile(r"_:([A-Za-z][A-Za-z0-9]*)")
 _POSITION = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
-
-
-class _Labels:
-    """Terms to labels; nodes without an id are numbered in order of appearance, so that reading is repeatable."""
-
-    def __init__(self, renumber: bool) -> None:
-        self._renumber = renumber
-        self._numbers: dict[str, str] = {}
-
-    def __call__(self, term: Any) -> str:
-        if isinstance(term, ox.NamedNode):
-            value: str = term.value
-            return _decode(value) if value.startswith(BASE) else value
-        if isinstance(term, ox.BlankNode):
-            if self._renumber and _MADE_UP.fullmatch(term.value):
-                return self._numbers.setdefault(term.value, f"_:kgem{len(self._numbers) + 1}")
-            return f"_:{term.value}"
-        return "" if isinstance(term, ox.DefaultGraph) else str(term)
-
-
-def _decode(iri: str) -> str:
-    try:
-        return unquote(iri.removeprefix(BASE).removesuffix("~r"), errors="strict")
-    except UnicodeDecodeError:
-        return iri  # not one that we wrote
-
-
-def _encode(label: str) -> str:
-    return BASE + quote(label, safe="").replace("~", "%7E")
 
 
 class _Batch:
@@ -74,7 +33,7 @@ class _Batch:
 
     def __init__(self, intake: Intake, renumber: bool = False) -> None:
         self._intake = intake
-        self._labels = _Labels(renumber)
+        self._labels = Labels(renumber)
         self._width = len(intake.options.names)
         self._rows: list[tuple[str, ...]] = []
 
@@ -96,7 +55,9 @@ class _Batch:
             return "a statement about a statement (RDF 1.2)"
         if self._width == 3 and not isinstance(quad.graph_name, ox.DefaultGraph):
             return f"a named graph, {quad.graph_name}, which would be lost"
-        if any(not label or "\0" in label for label in map(_labels_of_ours, quad) if label is not None):
+        # Only an IRI under our base can be an empty label, or one with a NUL in it.
+        ours = (decode(term.value) for term in quad if isinstance(term, ox.NamedNode) and term.value.startswith(BASE))
+        if not all(label and "\0" not in label for label in ours):
             return "a label that is empty or has a NUL character"
         return None
 
@@ -106,12 +67,6 @@ class _Batch:
             names = self._intake.options.names
             self._intake.keep(pl.DataFrame(self._rows, schema=dict.fromkeys(names, pl.String), orient="row"))
             self._rows = []
-
-
-def _labels_of_ours(term: Any) -> str | None:
-    """The label of an IRI under our base, the only kind that can be empty or hold a NUL."""
-    ours = isinstance(term, ox.NamedNode) and term.value.startswith(BASE)
-    return _decode(term.value) if ours else None
 
 
 def _remedy(reason: str) -> str:
@@ -182,7 +137,7 @@ class _Pieces:
 
     def __init__(self, stream: IO[bytes], end: bytes) -> None:
         self._pieces = self._split(stream, end)
-        self.line, self.column = 1, 1  # where the piece handed over last begins
+        self.line, self.column = 1, 1  # where the piece handed over last begins, blanks aside
         self._next = (1, 1)
 
     def _split(self, stream: IO[bytes], end: bytes) -> Iterator[bytes]:
@@ -202,9 +157,10 @@ class _Pieces:
         if 0 <= size < len(piece):
             self._pieces = _chain(piece[size:], self._pieces)
             piece = piece[:size]
-        self.line, self.column = self._next
+        self.line, start = self._next
+        self.column = start + len(piece) - len(piece.lstrip())
         newlines = piece.count(b"\n")
-        self._next = (self.line + newlines, 1 if newlines else self.column + len(piece))
+        self._next = (self.line + newlines, 1 if newlines else start + len(piece))
         return piece
 
 
@@ -302,9 +258,9 @@ def _write(frame: pl.DataFrame, target: Path, form: Any) -> None:
         what, remedy = f"{form.name} cannot hold an extra column", "leave it out, or write N-Quads, TSV, CSV or Parquet"
         raise TriplesError(what, where=str(target), remedy=remedy)
     xml = form == ox.RdfFormat.RDF_XML
-    entities = {label: _entity(label) for label in pl.concat([frame["head"], frame["tail"]]).unique()}
-    relations = {label: _relation(label, xml) for label in frame["relation"].unique()}
-    graphs = {label: _graph(label) for column in frame.columns[3:] for label in frame[column].unique()}
+    entities = {label: entity(label) for label in pl.concat([frame["head"], frame["tail"]]).unique()}
+    relations = {label: relation(label, xml) for label in frame["relation"].unique()}
+    graphs = {label: graph(label) for column in frame.columns[3:] for label in frame[column].unique()}
     rows = frame.iter_rows()
     if graphs:
         quads = (ox.Quad(entities[h], relations[r], entities[t], graphs[g]) for h, r, t, g in rows)
@@ -312,34 +268,3 @@ def _write(frame: pl.DataFrame, target: Path, form: Any) -> None:
         quads = (ox.Quad(entities[h], relations[r], entities[t]) for h, r, t in rows)
     with writing(target) as stream:
         ox.serialize(quads, output=stream, format=form)
-
-
-def _iri(label: str) -> Any | None:
-    if label.startswith(BASE):
-        return None
-    try:
-        return ox.NamedNode(label)
-    except ValueError:
-        return None
-
-
-def _entity(label: str) -> Any:
-    node = _PLAIN_NODE.fullmatch(label)
-    if node and not _MADE_UP.fullmatch(node[1]):
-        return ox.BlankNode(node[1])
-    return _iri(label) or ox.NamedNode(_encode(label))
-
-
-def _relation(label: str, xml: bool) -> Any:
-    iri = _iri(label)
-    if not xml:
-        return iri or ox.NamedNode(_encode(label))
-    reserved = label.startswith(_RDF) and _NOT_PROPERTIES.fullmatch(label[len(_RDF) :])
-    if iri and _XML_NAME.search(label) and not reserved:
-        return iri
-    encoded = _encode(label)
-    return ox.NamedNode(encoded if _XML_NAME.search(encoded) else encoded + "~r")
-
-
-def _graph(label: str | None) -> Any:
-    return _entity(label) if label else ox.DefaultGraph()
