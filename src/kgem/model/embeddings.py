@@ -79,9 +79,10 @@ class Embeddings:
             return self.relations.index_select(0, ids)
         return self.score.transpose(self.relations.index_select(0, ids - self.n_relations))
 
-    def tail_table(self, *, reverse: bool = False) -> Tensor:
-        """What queries of one side are compared with: (n_entities, query_width)."""
-        return self.score.tails(self.score.swap(self.entities) if reverse else self.entities)
+    def tail_table(self, *, reverse: bool = False, rows: slice = slice(None)) -> Tensor:
+        """What queries of one side are compared with, or a range of it: (n_entities, query_width)."""
+        entities = self.entities[rows]
+        return self.score.tails(self.score.swap(entities) if reverse else entities)
 
     def scores(self, heads: Tensor, relations: Tensor) -> Tensor:
         """f(h, r, t) for all t, queries of one side or the other: (b, n_entities)."""

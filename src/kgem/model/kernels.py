@@ -20,7 +20,7 @@ from torch import Tensor
 
 from kgem.model.scores import Score
 
-__all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel"]
+__all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel", "block_size"]
 
 BLOCK_BYTES = 12 * 2**20  # a block of scores that a last-level cache can hold
 LANE = 64  # bytes: rows of a block start on cache lines, or the product that writes them is half as fast
@@ -35,17 +35,25 @@ class Shard:
     sum: Callable[[Tensor], Tensor]  # likewise, for sums
 
 
+def block_size(n_tails: int, dtype: torch.dtype) -> int:
+    """How many queries make a block of scores of about BLOCK_BYTES."""
+    return max(16, min(512, BLOCK_BYTES // (n_tails * dtype.itemsize)))
+
+
 class SoftmaxKernel:
     """Loss and gradients of queries against a table of tails; owns the block of scores that it reuses."""
 
-    def __init__(self, score: Score, n_tails: int, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, score: Score, n_tails: int, dtype: torch.dtype, device: torch.device, block: int | None = None
+    ) -> None:
+        """`block` is the number of queries in a block: shards meet after each, so all must have the same."""
         self.score = score
         self.n_tails = n_tails
         lane = LANE // dtype.itemsize
         self.padded = -(-n_tails // lane) * lane
         if (self.padded * dtype.itemsize) % 4096 == 0:  # a power-of-two stride would thrash one cache set
             self.padded += lane
-        self.block = max(16, min(512, BLOCK_BYTES // (self.padded * dtype.itemsize)))
+        self.block = block or block_size(self.padded, dtype)
         self._scores = torch.empty(self.block, self.padded, dtype=dtype, device=device)
 
     def __call__(

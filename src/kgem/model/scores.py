@@ -13,7 +13,8 @@ product and nothing but `query` has to be written. Your own score takes about te
     kgem.model.scores.SCORES["scaled"] = Scaled()
 
 Gradients of `query` come from autograd unless `query_vjp` is given as well. Scores that are not linear
-in the tail set `bilinear = False` and give `compare` and `pair` (see TransE).
+in the tail set `bilinear = False` and give `compare` and `pair` (see TransE); those that are to be trained
+without reciprocal facts give `transpose`. docs/scores.md has the whole story.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Score:
         """The gradients with respect to h and r, given that with respect to query(h, r)."""
         with torch.enable_grad():
             h, r = h.detach().requires_grad_(), r.detach().requires_grad_()
-            grads = torch.autograd.grad(self.query(h, r), (h, r), grad)
+            grads = torch.autograd.grad(self.query(h, r), (h, r), grad, materialize_grads=True)
         return grads[0], grads[1]
 
     def tails(self, table: Tensor) -> Tensor:
@@ -61,12 +62,18 @@ class Score:
         return q @ tails.T
 
     def pair(self, q: Tensor, tails: Tensor) -> Tensor:
-        """Scores of each query against its own tail: (b, d), (b, d) -> (b,)."""
+        """Scores of each query against its own tail: (..., d), (..., d) -> (...), which broadcast."""
         return (q * tails).sum(-1)
 
     def transpose(self, r: Tensor) -> Tensor:
-        """The linear involution with f(h, r, t) = f(swap(t), transpose(r), swap(h)); isometric."""
-        return r
+        """The linear involution with f(h, r, t) = f(swap(t), transpose(r), swap(h)); isometric.
+
+        Only the two-sided mode of Eq. 5 needs it. No default: a wrong guess would be wrong silently.
+        """
+        raise ConfigError(
+            f"the score {self.name!r} does not say how to read a relation from tail to head",
+            remedy="give it `transpose` (and `swap`), or train with reciprocal facts",
+        )
 
     def swap(self, e: Tensor) -> Tensor:
         """Exchange an entity's role as head with its role as tail; see transpose."""
@@ -87,6 +94,9 @@ class DistMult(Score):
 
     def query_vjp(self, h: Tensor, r: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         return grad * r, grad * h
+
+    def transpose(self, r: Tensor) -> Tensor:
+        return r
 
 
 class ComplEx(Score):
@@ -126,6 +136,9 @@ class CP(Score):
 
     def tails(self, table: Tensor) -> Tensor:
         return table[..., table.shape[-1] // 2 :]
+
+    def transpose(self, r: Tensor) -> Tensor:
+        return r
 
     def swap(self, e: Tensor) -> Tensor:
         return e.roll(e.shape[-1] // 2, dims=-1)
