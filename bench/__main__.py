@@ -1,0 +1,126 @@
+"""`python -m bench`: runs the suites, writes results.json and results.md; the only module that prints."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import report
+from bench.peers import PYKEEN, Peer, pykeen
+from bench.protocol import THREADS
+from bench.suites import SUITES, Plan
+from bench.workers import ROOT, WorkerFailed
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Speed and memory of kgem against its peers.")
+    parser.add_argument("--long", action="store_true", help="whole epochs and whole test sets: about an hour")
+    parser.add_argument("--only", nargs="+", choices=SUITES, metavar="NAME", help=f"some of: {', '.join(SUITES)}")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant")
+    parser.add_argument("--turn", type=float, default=2.0, help="seconds of a turn in the short version")
+    parser.add_argument("--out", type=Path, default=Path("bench/out"), help="folder for results and plots")
+    parser.add_argument("--no-peers", action="store_true", help="leave PyKEEN out")
+    parser.add_argument("--table", type=Path, metavar="JSON", help="only write the table of a results file into docs")
+    given = parser.parse_args()
+    if given.table:
+        report.write_into(PAGE, report.table(json.loads(given.table.read_text())))
+        return 0
+    os.environ.setdefault("KGEM_DATA", str(ROOT.parent / "shared" / "data"))
+    given.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kgem-bench-") as folder:
+        results = run(given, Path(folder))
+        for made in Path(folder).glob("growth.*"):
+            (given.out / made.name).write_bytes(made.read_bytes())
+        (given.out / "workers.log").write_bytes((Path(folder) / "workers.log").read_bytes())
+    text = report.table(results)
+    (given.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (given.out / "results.md").write_text(text)
+    print(text, end="")
+    return 0
+
+
+def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Every suite in turn; one that fails is reported and does not stop the others."""
+    peer = Peer(None, "left out by --no-peers") if given.no_peers else pykeen(say)
+    skipped = {} if peer.python else {PYKEEN: peer.reason}
+    plan = Plan(given.long, folder, peer, say, rounds=given.rounds, turn=given.turn)
+    plan.log.touch()
+    suites: dict[str, Any] = {}
+    about = machine()
+    begun = time.perf_counter()
+    for name in given.only or SUITES:
+        say(f"{name} ...")
+        started = time.perf_counter()
+        try:
+            suites[name] = SUITES[name](plan)
+        except WorkerFailed as failed:
+            skipped[name] = str(failed)
+        say(f"{name}: {time.perf_counter() - started:.0f} s")
+    return {
+        "when": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "mode": "long" if given.long else "short",
+        "command": ["python", "-m", "bench", *sys.argv[1:]],
+        "seconds": time.perf_counter() - begun,
+        "threads": THREADS,
+        "rounds": given.rounds,
+        "machine": about,
+        "versions": versions(suites),
+        "claims": report.claims(suites),
+        "suites": suites,
+        "skipped": skipped,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on; no names of hosts."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    about: dict[str, Any] = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_bytes": memory,
+    }
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        fields = dict(line.partition(":")[::2] for line in cpuinfo.read_text().splitlines() if ":" in line)
+        by_name = {key.strip(): value.strip() for key, value in fields.items()}
+        about["processor"] = by_name.get("model name", about["processor"])
+        flags = by_name.get("flags", "").split()
+        about["vector_units"] = [flag for flag in ("avx2", "avx512f", "amx_tile") if flag in flags]
+    return about | {"system": f"{platform.system()} {platform.release()}", "load_before": os.getloadavg()[0]}
+
+
+def versions(suites: dict[str, Any]) -> dict[str, str]:
+    """Of us, of the interpreter, and of what the workers said they run."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    found = {
+        "kgem": importlib.metadata.version("kgem"),
+        "commit": commit.stdout.strip() or "unknown",
+        "python": platform.python_version(),
+    }
+    for graphs in (suites.get("epoch", {}), suites.get("evaluation", {})):
+        for result in graphs.values():
+            for each in result.values():
+                found |= each.get("versions", {}) if isinstance(each, dict) else {}
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""A contestant: kgem itself; also writes the graph files that the others read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench import equal
+from bench.graph_file import GraphFile
+from bench.protocol import THREADS, Channel, current_bytes, peak_bytes, reset_peak, serve
+from kgem.config import TrainConfig
+from kgem.data.dataset import Dataset
+from kgem.data.index import QueryIndex, reciprocal
+from kgem.evaluate.ranking import MEMORY, rank
+from kgem.fit.optimizer import Schedule
+from kgem.fit.point_estimate import PointState, run_epoch
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import Gradients, SoftmaxObjective
+from kgem.model.prior import Prior, Strengths
+from kgem.model.scores import get_score
+
+COMPLEX = get_score("complex")
+PRIOR = Prior(3, complex=True)
+STRENGTH = 0.05  # conventional; any value costs the same
+
+
+def export(graph: str, path: str, dim: int) -> dict[str, Any]:
+    """Write a graph of the catalogue and a random start for everybody to read."""
+    data = Dataset.load(graph)
+    start = random_tables(data.n_entities, data.n_relations, dim)
+    splits = {split: data.split(split).astype(np.int64) for split in ("train", "valid", "test")}
+    train, valid, test = splits.values()
+    entities, relations = (table.numpy() for table in start.tables())
+    GraphFile(data.n_entities, data.n_relations, train, valid, test, entities, relations).write(path)
+    return {
+        "entities": data.n_entities,
+        "relations": data.n_relations,
+        "facts": {split: len(facts) for split, facts in splits.items()},
+        "queries": len(data.query_index),
+    }
+
+
+def random_tables(n_entities: int, n_relations: int, dim: int) -> Embeddings:
+    generator = torch.Generator().manual_seed(0)
+    return Embeddings.random(COMPLEX, n_entities, n_relations, dim, generator=generator)
+
+
+class Ours:
+    """Algorithm 1 and the filtered evaluation, paused and resumed by requests."""
+
+    def load(self, path: str, batch: int) -> dict[str, Any]:
+        self.path = Path(path)
+        self.graph = graph = GraphFile.read(path)
+        facts = graph.train.astype(np.int32)
+        index = QueryIndex.build(reciprocal(facts, graph.n_relations), graph.n_entities, 2 * graph.n_relations)
+        tables = torch.from_numpy(graph.entities), torch.from_numpy(graph.relations)
+        self._start(Embeddings(COMPLEX, *tables, graph.n_relations), index, batch)
+        return {"items": len(index), "torch": torch.__version__}
+
+    def _start(self, embeddings: Embeddings, index: QueryIndex, batch: int) -> None:
+        self.embeddings, self.batch = embeddings, batch
+        self.strengths = Strengths(*(torch.full((len(table),), STRENGTH) for table in embeddings.tables()))
+        self.objective = SoftmaxObjective(index, embeddings, PRIOR)
+        config = TrainConfig.model_validate({"batch_size": batch})
+        self.state = PointState.start(embeddings, config, torch.Generator().manual_seed(1))
+        self.schedule = Schedule(config.learning_rate, config.half_life)
+
+    def steps(self, steps: int) -> dict[str, Any]:
+        """The library's own epoch, cut off after some steps."""
+        part = _FirstBatches(self.objective, steps)
+        begun = time.perf_counter()
+        loss = run_epoch(self.state, part, self.strengths, self.batch, self.schedule)
+        return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
+
+    def save(self) -> dict[str, Any]:
+        """Put the tables as they are now into the graph file."""
+        tables = {"entities": self.embeddings.entities.numpy(), "relations": self.embeddings.relations.numpy()}
+        GraphFile(**{**vars(self.graph), **tables}).write(self.path)
+        return {}
+
+    def evaluate(self, facts: int, batch: int, memory: int = MEMORY) -> dict[str, Any]:
+        """Filtered ranks of some test facts, both sides; building the filter is part of it.
+
+        The block size is the library's own choice under its limit: `batch` is what peers were told.
+        """
+        graph = self.graph
+        sample = graph.reciprocal(graph.test_sample(facts)).astype(np.int32)
+        could_reset, before = reset_peak(), current_bytes()
+        begun = time.perf_counter()
+        every = np.concatenate([graph.train, graph.valid, graph.test]).astype(np.int32)
+        known = QueryIndex.build(reciprocal(every, graph.n_relations), graph.n_entities, 2 * graph.n_relations)
+        ranks = rank(self.embeddings, sample, known, memory=memory)
+        mrr = {ties: float((1 / ranks.of(ties)).mean()) for ties in ("realistic", "pessimistic", "optimistic")}
+        seconds = time.perf_counter() - begun
+        extra = peak_bytes() - before if could_reset and before is not None else None
+        return {"seconds": seconds, "items": len(sample), "mrr": mrr, "extra_bytes": extra}
+
+    def random_epoch(self, entities: int, dim: int, facts: int, relations: int, batch: int) -> dict[str, Any]:
+        """The best of two whole epochs on facts drawn uniformly at random."""
+        rng = np.random.default_rng(0)
+        columns = [rng.integers(size, size=facts, dtype=np.int32) for size in (entities, relations, entities)]
+        index = QueryIndex.build(reciprocal(np.stack(columns, axis=1), relations), entities, 2 * relations)
+        self._start(random_tables(entities, relations, dim), index, batch)
+        self.steps(2)
+        seconds = min(self.steps(len(index))["seconds"] for _ in range(2))
+        return {"seconds": seconds, "queries": len(index), "facts": len(index.tails)}
+
+
+class _FirstBatches:
+    """An objective whose epoch ends early."""
+
+    def __init__(self, objective: SoftmaxObjective, steps: int) -> None:
+        self._objective = objective
+        self._steps = steps
+        self.n_facts = objective.n_facts
+        self.n_items = 0
+
+    def batches(self, size: int, generator: torch.Generator) -> list[Tensor]:
+        first = self._objective.batches(size, generator)[: self._steps]
+        self.n_items = sum(map(len, first))
+        return first
+
+    def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Tensor) -> tuple[float, Gradients]:
+        return self._objective(embeddings, strengths, batch)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(THREADS)
+    ours = Ours()
+    handlers: dict[str, Callable[..., dict[str, Any]]] = {
+        "export": export,
+        "load": ours.load,
+        "steps": ours.steps,
+        "save": ours.save,
+        "evaluate": ours.evaluate,
+        "random_epoch": ours.random_epoch,
+        "one_pass": equal.one_pass,
+    }
+    serve(Channel(), handlers)

@@ -1,0 +1,131 @@
+"""Results as a Markdown table, with the claims beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["claims", "table", "write_into"]
+
+BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
+TITLES = {
+    "ours": "kgem",
+    "pykeen": "PyKEEN, LCWA",
+    "plain": "plain PyTorch loop over facts",
+    "floor": "three matrix products alone",
+}
+EPOCH_CLAIMS = {"fb15k-237": {"pykeen": 5.0, "plain": 9.0, "floor": 1.5}, "wn18rr": {"pykeen": 4.0}}
+EVALUATION_CLAIM = 8.0
+MIB = 2**20
+QUIET = 0.5  # load average of a machine that does nothing else
+
+
+def claims(suites: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was promised, what was measured (ratios of medians), and whether that is enough."""
+    return [
+        {"claim": claim, "wanted": wanted, "measured": measured, "met": met}
+        for claim, wanted, measured, met in _claims(suites)
+    ]
+
+
+def _claims(suites: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
+    for graph, wanted in EPOCH_CLAIMS.items():
+        ratios = suites.get("epoch", {}).get(graph, {}).get("ratios", {})
+        for name, bound in wanted.items():
+            if name in ratios:
+                value = ratios[name]["median"]
+                if name == "floor":
+                    yield f"epoch, {graph}: time over the floor", f"at most {bound:g}", f"{value:.2f}", value <= bound
+                else:
+                    what = f"epoch, {graph}: times as fast as {TITLES[name]}"
+                    yield what, f"at least {bound:g}", f"{value:.1f}", value >= bound
+    for graph, result in suites.get("evaluation", {}).items():
+        if "ratios" in result:
+            value = result["ratios"]["pykeen"]["median"]
+            what = f"evaluation, {graph}: times as fast as PyKEEN"
+            yield what, f"at least {EVALUATION_CLAIM:g}", f"{value:.1f}", value >= EVALUATION_CLAIM
+            apart = max(result["mrr_difference"].values())
+            yield f"evaluation, {graph}: MRR from the same tables", "within 1e-4", f"{apart:.1e}", apart <= 1e-4
+    if "memory" in suites:
+        peak = suites["memory"]["fit"] / MIB
+        yield "peak memory, fitting FB15K at K = 100", "under 1536 MiB", f"{peak:.0f} MiB", peak < 1536
+        for name, each in suites["memory"]["evaluation"].items():
+            if each["extra_bytes"] is not None:
+                extra = each["extra_bytes"]
+                yield (
+                    f"memory of an evaluation limited to {name}",
+                    "within it",
+                    f"{extra / MIB:.0f} MiB",
+                    extra <= each["limit"],
+                )
+    for name, result in suites.get("equal", {}).items():
+        apart = result["relative_difference"]
+        yield f"loss after one pass, {name}: relative difference", "within 1e-5", f"{apart:.1e}", apart <= 1e-5
+
+
+def table(results: dict[str, Any]) -> str:
+    """All of it, as Markdown."""
+    suites = results["suites"]
+    machine = results["machine"]
+    lines = [
+        f"{machine['processor']}, {results['threads']} threads, torch {results['versions'].get('torch', '?')}, "
+        f"PyKEEN {results['versions'].get('pykeen', 'not here')}; kgem {results['versions']['kgem']}, "
+        f"commit {results['versions']['commit']}; {results['when']}; "
+        f"{'whole epochs' if results['mode'] == 'long' else 'some steps of each, scaled to the epoch'}.",
+        *_busy(machine["load_before"]),
+        "",
+        *_claim_lines(results["claims"]),
+        *_time_lines(suites),
+        *_growth_lines(suites),
+    ]
+    for name, why in results["skipped"].items():
+        lines += [f"Not measured: {name}: {why}", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _busy(load: float) -> Iterator[str]:
+    if load > QUIET:
+        yield f"The machine was busy with other work (load {load:.1f} before the start): do not trust these numbers."
+
+
+def _claim_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield from ("| claim | wanted | measured | met |", "|---|---|---|---|")
+        for row in rows:
+            yield f"| {row['claim']} | {row['wanted']} | {row['measured']} | {'yes' if row['met'] else '**no**'} |"
+        yield ""
+
+
+def _time_lines(suites: dict[str, Any]) -> Iterator[str]:
+    rows = [
+        (suite, graph, name, result[name])
+        for suite in ("epoch", "evaluation")
+        for graph, result in suites.get(suite, {}).items()
+        for name in TITLES
+        if name in result
+    ]
+    if rows:
+        yield "| what | graph | who | best, s | median, s | peak memory, MiB |"
+        yield "|---|---|---|---:|---:|---:|"
+        for suite, graph, name, each in rows:
+            title = "PyKEEN" if (suite, name) == ("evaluation", "pykeen") else TITLES[name]
+            peak = f"{each['peak_bytes'] / MIB:.0f}" if "peak_bytes" in each else ""
+            yield f"| {suite} | {graph} | {title} | {each['best']:.2f} | {each['median']:.2f} | {peak} |"
+        yield ""
+
+
+def _growth_lines(suites: dict[str, Any]) -> Iterator[str]:
+    if "growth" in suites:
+        slopes = ", ".join(f"{axis} {each['slope']:.2f}" for axis, each in suites["growth"]["axes"].items())
+        yield f"Growth of an epoch's time, as the exponent of each size: {slopes} (1 is proportional)."
+        yield ""
+
+
+def write_into(page: Path, text: str) -> None:
+    """Replace what stands between the two marks of a page."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise ValueError(f"{page} has no place for results: put {BEGIN} and {END} where they belong")
+    page.write_text(f"{before}{BEGIN}\n{text}{END}{after}")

@@ -1,0 +1,222 @@
+"""What is measured: each suite runs contestants side by side and returns plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.growth import growth
+from bench.peers import Peer
+from bench.workers import Worker, summary, take_turns
+
+__all__ = ["GRAPHS", "SUITES", "Plan", "epochs", "equal_results", "evaluations", "memory"]
+
+GRAPHS = ("fb15k-237", "wn18rr")
+DIM = 100
+BATCH = 1000  # queries a step; facts a step for the plain loop
+EVALUATION_BATCH = 256  # facts at once, told to the peer explicitly: its own choice on a CPU is 32
+TIES = ("realistic", "pessimistic")
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured, and where things go."""
+
+    long: bool
+    folder: Path  # for graph files and the log
+    pykeen: Peer
+    say: Callable[[str], None]
+    rounds: int = 3
+    turn: float = 2.0  # seconds that a turn should take in the short version
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "workers.log"
+
+    def worker(self, kind: str) -> Worker:
+        python = self.pykeen.python if kind == "pykeen_worker" else None
+        return Worker(f"bench.{kind}", self.log, python)
+
+    def steps(self, seconds_per_step: float, whole: int) -> int:
+        """Steps of one turn: a whole epoch in the long version."""
+        return whole if self.long else min(whole, max(2, round(self.turn / seconds_per_step)))
+
+
+def epochs(plan: Plan) -> dict[str, Any]:
+    """One epoch of ComplEx: ours, PyKEEN's LCWA loop, the plain loop over facts, and the floor."""
+    return {graph: _epoch(plan, graph) for graph in GRAPHS}
+
+
+def _epoch(plan: Plan, graph: str) -> dict[str, Any]:
+    contestants = {"ours": "ours", "pykeen": "pykeen_worker", "plain": "plain"}
+    with _contestants(plan, graph, contestants) as (workers, about), plan.worker("floor") as floor:
+        queries, facts = about["queries"], 2 * about["facts"]["train"]
+        items = {"ours": queries, "pykeen": queries, "plain": facts}
+        steps, turns = {}, {}
+        for name, worker in workers.items():
+            worker.ask("steps", steps=1)  # buffers, page faults, the peer's index
+            warm = worker.ask("steps", steps=1)["seconds"]
+            steps[name] = plan.steps(warm, -(-items[name] // BATCH))
+            turns[name] = _turn(worker, steps[name], items[name])
+        rates: list[dict[str, float]] = []
+
+        def measure_floor() -> float:
+            rates.append(floor.ask("rates", n_entities=about["entities"], width=2 * DIM)["gflops"])
+            return _floor_seconds(about, max(rates[-1].values()))
+
+        taken = take_turns({**turns, "floor": measure_floor}, plan.rounds)
+        result: dict[str, Any] = {name: summary(seconds) for name, seconds in taken.items()}
+        for name, worker in workers.items():
+            result[name] |= {"steps_per_turn": steps[name], "items": items[name], **_memory(worker)}
+        best = {product: max(rate[product] for rate in rates) for product in rates[0]}
+        result["floor"] |= {"gflops": best, "seconds": _floor_seconds(about, max(best.values()))}
+        result["ratios"] = {
+            name: {by: result[name][by] / result["ours"][by] for by in ("best", "median")}
+            for name in ("pykeen", "plain")
+            if name in result
+        }
+        result["ratios"]["floor"] = {by: result["ours"][by] / result["floor"]["seconds"] for by in ("best", "median")}
+        return {"graph": about, "dim": DIM, "batch": BATCH, "whole_epochs": plan.long, **result}
+
+
+def _turn(worker: Worker, steps: int, items: int) -> Callable[[], float]:
+    """Seconds of an epoch, from some of its steps."""
+
+    def turn() -> float:
+        answer = worker.ask("steps", steps=steps)
+        return float(answer["seconds"] * items / answer["items"])
+
+    return turn
+
+
+def _floor_seconds(about: dict[str, Any], gflops: float) -> float:
+    """Three products of Q x D by D x N_e."""
+    return float(3 * 2 * about["queries"] * about["entities"] * 2 * DIM / (gflops * 1e9))
+
+
+def evaluations(plan: Plan) -> dict[str, Any]:
+    """Filtered ranks of the test set, both sides: ours against PyKEEN's, from the same tables."""
+    return {graph: _evaluation(plan, graph) for graph in GRAPHS}
+
+
+def _evaluation(plan: Plan, graph: str) -> dict[str, Any]:
+    contestants = {"ours": "ours", "pykeen": "pykeen_worker"}
+    with _contestants(plan, graph, contestants, trained=True) as (workers, about):
+        whole = about["facts"]["test"]
+        sample = whole if plan.long else min(whole, 4 * EVALUATION_BATCH)
+        fixed, turns = {}, {}
+        for name, worker in workers.items():
+            worker.ask("evaluate", facts=EVALUATION_BATCH, batch=EVALUATION_BATCH)
+            fixed[name] = worker.ask("evaluate", facts=1, batch=EVALUATION_BATCH)["seconds"]
+            turns[name] = _evaluation_turn(worker, sample, whole, fixed[name])
+        taken = take_turns(turns, plan.rounds)
+        result: dict[str, Any] = {}
+        for name, worker in workers.items():
+            result[name] = summary(taken[name]) | {"fixed_seconds": fixed[name], "mrr": worker.last["mrr"]}
+            result[name] |= _memory(worker)
+        result["ours"]["extra_bytes"] = workers["ours"].last["extra_bytes"]
+        if "pykeen" in result:
+            ours, peer = result["ours"], result["pykeen"]
+            result["ratios"] = {"pykeen": {by: peer[by] / ours[by] for by in ("best", "median")}}
+            apart = {ties: abs(ours["mrr"][ties] - peer["mrr"][ties]) for ties in TIES}
+            result["mrr_difference"] = apart
+        return {"graph": about, "facts": sample, "of": whole, "batch": EVALUATION_BATCH, **result}
+
+
+def _evaluation_turn(worker: Worker, sample: int, whole: int, fixed: float) -> Callable[[], float]:
+    """Seconds for the whole test set: what one fact costs already is paid once, the rest per fact."""
+
+    def turn() -> float:
+        seconds = worker.ask("evaluate", facts=sample, batch=EVALUATION_BATCH)["seconds"]
+        return float(seconds if sample == whole else fixed + (seconds - fixed) * whole / sample)
+
+    return turn
+
+
+def memory(plan: Plan) -> dict[str, Any]:
+    """Ours on FB15K: the peak of fitting, and what evaluation adds, under its default limit and under a tight one."""
+    about = _export(plan, "fb15k")
+    result: dict[str, Any] = {"graph": about, "dim": DIM}
+    with plan.worker("ours") as worker:
+        worker.ask("load", path=about["path"], batch=BATCH)
+        steps = plan.steps(1.0, -(-about["queries"] // BATCH))
+        result["fit"] = worker.ask("steps", steps=steps)["peak_bytes"]
+        facts = about["facts"]["test"] if plan.long else 2000
+        limits = {"1 GiB": 1024 * MIB, "64 MiB": 64 * MIB}
+        answers = {name: worker.ask("evaluate", facts=facts, batch=0, memory=limit) for name, limit in limits.items()}
+        result["evaluation"] = {
+            name: {"limit": limits[name], "extra_bytes": answer["extra_bytes"]} for name, answer in answers.items()
+        }
+    return result
+
+
+def equal_results(plan: Plan) -> dict[str, Any]:
+    """The loss after one pass beside the obvious version's."""
+    graphs = ("umls", "fb15k-237") if plan.long else ("umls",)
+    with plan.worker("ours") as worker:
+        return {
+            f"{graph} {dtype}": worker.ask(
+                "one_pass", graph=graph, dim=20, batch=100 if graph == "umls" else BATCH, dtype=dtype
+            )
+            for graph in graphs
+            for dtype in ("float32", "float64")
+        }
+
+
+def _growth(plan: Plan) -> dict[str, Any]:
+    with plan.worker("ours") as worker:
+        return growth(worker, plan.folder, plan.long)
+
+
+@contextmanager
+def _contestants(
+    plan: Plan, graph: str, kinds: dict[str, str], *, trained: bool = False
+) -> Iterator[tuple[dict[str, Worker], dict[str, Any]]]:
+    """Workers that have loaded the graph, those of peers that are not here left out."""
+    about = _export(plan, graph, trained=trained)
+    with ExitStack() as stack:
+        workers = {
+            name: stack.enter_context(plan.worker(kind))
+            for name, kind in kinds.items()
+            if kind != "pykeen_worker" or plan.pykeen.python
+        }
+        for worker in workers.values():
+            worker.send("load", path=about["path"], batch=BATCH)
+        for worker in workers.values():
+            worker.versions = worker.answer()
+        yield workers, about
+
+
+def _export(plan: Plan, graph: str, *, trained: bool = False) -> dict[str, Any]:
+    """The graph file and its counts; trained: with tables after some steps, so that ranks mean something."""
+    path = plan.folder / f"{graph}.npz"
+    with plan.worker("ours") as worker:
+        about = worker.ask("export", graph=graph, path=str(path), dim=DIM)
+        if trained:
+            worker.ask("load", path=str(path), batch=BATCH)
+            worker.ask("steps", steps=10)
+            worker.ask("save")
+    about.pop("peak_bytes")
+    return about | {"name": graph, "path": str(path)}
+
+
+def _memory(worker: Worker) -> dict[str, Any]:
+    return {
+        "peak_bytes": worker.last["peak_bytes"],
+        "imports_bytes": worker.hello["peak_bytes"],
+        "versions": {key: worker.versions[key] for key in ("torch", "pykeen") if key in worker.versions},
+    }
+
+
+# One entry per suite, in the order they run.
+SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
+    "epoch": epochs,
+    "evaluation": evaluations,
+    "memory": memory,
+    "equal": equal_results,
+    "growth": _growth,
+}
