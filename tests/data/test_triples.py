@@ -322,6 +322,9 @@ def test_literals_are_dropped_or_kept() -> None:
 def test_malformed_rdf_has_line_and_column(form: str) -> None:
     text = b"<a:b> <c:d> <e:f> .\n<a:b> foo <e:f> .\n<a:b> <c:d> <e:h> .\n"
     assert failure(text, format=form).where == "<stream>:2:7"
+    if form == "ttl":  # no safe place to go on
+        assert failure(text, format=form, skip_bad=True).where == "<stream>:2:7"
+        return
     read = read_triples(io.BytesIO(text), format=form, skip_bad=True)
     assert read.frame["tail"].to_list() == ["e:f", "e:h"]
     assert [(p.line, p.column) for p in read.report.problems] == [(2, 7)]

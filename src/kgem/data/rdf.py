@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
 from xml.parsers import expat
@@ -187,49 +187,44 @@ class _CheckedXml(_Pieces):
 
 
 def read_ttl(source: Source, intake: Intake) -> None:
-    """Turtle; a malformed statement that is skipped counts as one row, whatever it would have said."""
+    """Turtle."""
     _no_columns(intake)
     with source.open() as stream:
         pieces = _Pieces(stream, b"\n")
-        _read_stream(pieces, intake, ox.RdfFormat.TURTLE, may_skip=True)
+        _read_stream(pieces, intake, ox.RdfFormat.TURTLE)
 
 
 def read_rdf(source: Source, intake: Intake) -> None:
-    """RDF/XML; a malformed document is an error in any case, there is no safe place to go on."""
+    """RDF/XML."""
     _no_columns(intake)
     with source.open() as stream:
         pieces = _CheckedXml(stream)
         try:
-            _read_stream(pieces, intake, ox.RdfFormat.RDF_XML, may_skip=False)
+            _read_stream(pieces, intake, ox.RdfFormat.RDF_XML)
         except expat.ExpatError as error:
             what = f"malformed XML: {expat.errors.messages[error.code]}"
             problem = Problem(error.lineno, what, "correct the file", error.offset + 1)
             raise intake.error(problem, may_skip=False) from error
 
 
-def _read_stream(pieces: _Pieces, intake: Intake, form: Any, may_skip: bool) -> None:
+def _read_stream(pieces: _Pieces, intake: Intake, form: Any) -> None:
+    """Statement by statement; bad syntax is an error also when bad rows are to be skipped.
+
+    Going on after it would lose sound statements unreported: an open quote swallows all that follow.
+    """
     batch = _Batch(intake, renumber=True)
-    statements = ox.parse(input=cast("IO[bytes]", pieces), format=form)
-    last = None
-    while True:
-        try:
-            quads = list(islice(statements, 1))
-            if not quads:
-                break
-            reason = batch.fault(quads[0])
-            problem = Problem(pieces.line, reason, _remedy(reason), pieces.column) if reason else None
-        except SyntaxError as error:
-            line = error.lineno or pieces.line
-            problem = _syntax_problem(error, line, None if error.lineno else pieces.column)
-            if not may_skip:
-                raise intake.error(problem, may_skip=False) from error
-            if problem == last:
-                break  # the parser does not get past this place
-            last = problem
-        if problem:
-            intake.reject([problem], 1)
-        else:
-            batch.add(quads)
+    try:
+        for quad in ox.parse(input=cast("IO[bytes]", pieces), format=form):
+            reason = batch.fault(quad)
+            if reason:
+                intake.reject([Problem(pieces.line, reason, _remedy(reason), pieces.column)], 1)
+            else:
+                batch.add((quad,))
+    except SyntaxError as error:
+        column = None if error.lineno else pieces.column
+        problem = _syntax_problem(error, error.lineno or pieces.line, column)
+        advice = f"{problem.remedy}; only in N-Triples and N-Quads can bad statements be skipped"
+        raise intake.error(replace(problem, remedy=advice), may_skip=False) from error
     batch.flush()
 
 

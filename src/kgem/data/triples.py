@@ -84,6 +84,8 @@ def read_triples(
     names the column of that name, else the fourth one. There is no other way to have more than three columns.
     White space belongs to labels; a label must not be empty. `split` chooses a file of an OpenKE folder.
     A row that is not a fact is a TriplesError with its line, or with `skip_bad` left out and reported.
+    Malformed Turtle, RDF/XML and damaged files are errors also then: no row is ever lost unreported.
+    `literals` of RDF are dropped and counted, or kept as entities under their N-Triples text.
     """
     options = Options(header, columns, extra, literals, skip_bad, split)
     if split not in _SPLITS:
