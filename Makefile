@@ -41,4 +41,4 @@ bench-long: $(STAMP) ## speed and memory against peers, all of it
 	$(BIN)/python -m bench --long
 
 clean:           ## remove everything that was built
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .venv-pykeen bench/out .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

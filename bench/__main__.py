@@ -18,7 +18,7 @@ from typing import Any
 from bench import report
 from bench.peers import PYKEEN, Peer, pykeen
 from bench.protocol import THREADS
-from bench.suites import SUITES, Plan
+from bench.suites import LONG_ONLY, SUITES, Plan
 from bench.workers import ROOT, WorkerFailed
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--long", action="store_true", help="whole epochs and whole test sets: about an hour")
     parser.add_argument("--only", nargs="+", choices=SUITES, metavar="NAME", help=f"some of: {', '.join(SUITES)}")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant")
-    parser.add_argument("--turn", type=float, default=2.0, help="seconds of a turn in the short version")
+    parser.add_argument("--turn", type=float, default=1.5, help="seconds of a turn in the short version")
     parser.add_argument("--out", type=Path, default=Path("bench/out"), help="folder for results and plots")
     parser.add_argument("--no-peers", action="store_true", help="leave PyKEEN out")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only write the table of a results file into docs")
@@ -41,7 +41,9 @@ def main() -> int:
     if given.table:
         report.write_into(PAGE, report.table(json.loads(given.table.read_text())))
         return 0
-    os.environ.setdefault("KGEM_DATA", str(ROOT.parent / "shared" / "data"))
+    shared = ROOT.parent / "shared" / "data"
+    if shared.is_dir():
+        os.environ.setdefault("KGEM_DATA", str(shared))
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kgem-bench-") as folder:
         results = run(given, Path(folder))
@@ -64,7 +66,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     suites: dict[str, Any] = {}
     about = machine()
     begun = time.perf_counter()
-    for name in given.only or SUITES:
+    for name in given.only or [name for name in SUITES if given.long or name not in LONG_ONLY]:
         say(f"{name} ...")
         started = time.perf_counter()
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,6 @@ class Ours:
     """Algorithm 1 and the filtered evaluation, paused and resumed by requests."""
 
     def load(self, path: str, batch: int) -> dict[str, Any]:
-        self.path = Path(path)
         self.graph = graph = GraphFile.read(path)
         facts = graph.train.astype(np.int32)
         index = QueryIndex.build(reciprocal(facts, graph.n_relations), graph.n_entities, 2 * graph.n_relations)
@@ -78,10 +76,10 @@ class Ours:
         loss = run_epoch(self.state, part, self.strengths, self.batch, self.schedule)
         return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
 
-    def save(self) -> dict[str, Any]:
-        """Put the tables as they are now into the graph file."""
+    def save(self, path: str) -> dict[str, Any]:
+        """Write the graph file anew, with the tables as they are now."""
         tables = {"entities": self.embeddings.entities.numpy(), "relations": self.embeddings.relations.numpy()}
-        GraphFile(**{**vars(self.graph), **tables}).write(self.path)
+        GraphFile(**{**vars(self.graph), **tables}).write(path)
         return {}
 
     def evaluate(self, facts: int, batch: int, memory: int = MEMORY) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def table(results: dict[str, Any]) -> str:
         *_claim_lines(results["claims"]),
         *_time_lines(suites),
         *_growth_lines(suites),
+        *_data_lines(suites),
     ]
     for name, why in results["skipped"].items():
         lines += [f"Not measured: {name}: {why}", ""]
@@ -119,6 +120,19 @@ def _growth_lines(suites: dict[str, Any]) -> Iterator[str]:
     if "growth" in suites:
         slopes = ", ".join(f"{axis} {each['slope']:.2f}" for axis, each in suites["growth"]["axes"].items())
         yield f"Growth of an epoch's time, as the exponent of each size: {slopes} (1 is proportional)."
+        yield ""
+
+
+def _data_lines(suites: dict[str, Any]) -> Iterator[str]:
+    if "data" in suites:
+        yield from (
+            "| loading | facts | from text, s | from the cache, s | peak memory, GB |",
+            "|---|---:|---:|---:|---:|",
+        )
+        for graph, each in suites["data"].items():
+            text, cache = each["text"], each["cache"]
+            times = f"{text['total_seconds']:.1f} | {cache['total_seconds']:.1f} | {text['peak_gigabytes']:.1f}"
+            yield f"| {graph} | {text['facts']:,} | {times} |"
         yield ""
 
 

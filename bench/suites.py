@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,9 +13,9 @@ from typing import Any
 
 from bench.growth import growth
 from bench.peers import Peer
-from bench.workers import Worker, summary, take_turns
+from bench.workers import ROOT, Worker, WorkerFailed, summary, take_turns
 
-__all__ = ["GRAPHS", "SUITES", "Plan", "epochs", "equal_results", "evaluations", "memory"]
+__all__ = ["GRAPHS", "LONG_ONLY", "SUITES", "Plan", "data", "epochs", "equal_results", "evaluations", "memory"]
 
 GRAPHS = ("fb15k-237", "wn18rr")
 DIM = 100
@@ -31,7 +34,7 @@ class Plan:
     pykeen: Peer
     say: Callable[[str], None]
     rounds: int = 3
-    turn: float = 2.0  # seconds that a turn should take in the short version
+    turn: float = 1.5  # seconds that a turn should take in the short version
 
     @property
     def log(self) -> Path:
@@ -52,6 +55,7 @@ def epochs(plan: Plan) -> dict[str, Any]:
 
 
 def _epoch(plan: Plan, graph: str) -> dict[str, Any]:
+    plan.say(f"  {graph}")
     contestants = {"ours": "ours", "pykeen": "pykeen_worker", "plain": "plain"}
     with _contestants(plan, graph, contestants) as (workers, about), plan.worker("floor") as floor:
         queries, facts = about["queries"], 2 * about["facts"]["train"]
@@ -80,7 +84,7 @@ def _epoch(plan: Plan, graph: str) -> dict[str, Any]:
             if name in result
         }
         result["ratios"]["floor"] = {by: result["ours"][by] / result["floor"]["seconds"] for by in ("best", "median")}
-        return {"graph": about, "dim": DIM, "batch": BATCH, "whole_epochs": plan.long, **result}
+        return {"graph": _counts(about), "dim": DIM, "batch": BATCH, "whole_epochs": plan.long, **result}
 
 
 def _turn(worker: Worker, steps: int, items: int) -> Callable[[], float]:
@@ -104,10 +108,11 @@ def evaluations(plan: Plan) -> dict[str, Any]:
 
 
 def _evaluation(plan: Plan, graph: str) -> dict[str, Any]:
+    plan.say(f"  {graph}")
     contestants = {"ours": "ours", "pykeen": "pykeen_worker"}
     with _contestants(plan, graph, contestants, trained=True) as (workers, about):
         whole = about["facts"]["test"]
-        sample = whole if plan.long else min(whole, 4 * EVALUATION_BATCH)
+        sample = whole if plan.long else min(whole, 2 * EVALUATION_BATCH)
         fixed, turns = {}, {}
         for name, worker in workers.items():
             worker.ask("evaluate", facts=EVALUATION_BATCH, batch=EVALUATION_BATCH)
@@ -124,7 +129,7 @@ def _evaluation(plan: Plan, graph: str) -> dict[str, Any]:
             result["ratios"] = {"pykeen": {by: peer[by] / ours[by] for by in ("best", "median")}}
             apart = {ties: abs(ours["mrr"][ties] - peer["mrr"][ties]) for ties in TIES}
             result["mrr_difference"] = apart
-        return {"graph": about, "facts": sample, "of": whole, "batch": EVALUATION_BATCH, **result}
+        return {"graph": _counts(about), "facts": sample, "of": whole, "batch": EVALUATION_BATCH, **result}
 
 
 def _evaluation_turn(worker: Worker, sample: int, whole: int, fixed: float) -> Callable[[], float]:
@@ -140,7 +145,7 @@ def _evaluation_turn(worker: Worker, sample: int, whole: int, fixed: float) -> C
 def memory(plan: Plan) -> dict[str, Any]:
     """Ours on FB15K: the peak of fitting, and what evaluation adds, under its default limit and under a tight one."""
     about = _export(plan, "fb15k")
-    result: dict[str, Any] = {"graph": about, "dim": DIM}
+    result: dict[str, Any] = {"graph": _counts(about), "dim": DIM}
     with plan.worker("ours") as worker:
         worker.ask("load", path=about["path"], batch=BATCH)
         steps = plan.steps(1.0, -(-about["queries"] // BATCH))
@@ -172,36 +177,61 @@ def _growth(plan: Plan) -> dict[str, Any]:
         return growth(worker, plan.folder, plan.long)
 
 
+def data(plan: Plan) -> dict[str, Any]:
+    """From text to a ready graph, ten million facts."""
+    command = [sys.executable, "-m", "bench.bench_data"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise WorkerFailed(f"bench.bench_data ended with code {done.returncode}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
 @contextmanager
 def _contestants(
     plan: Plan, graph: str, kinds: dict[str, str], *, trained: bool = False
 ) -> Iterator[tuple[dict[str, Worker], dict[str, Any]]]:
-    """Workers that have loaded the graph, those of peers that are not here left out."""
-    about = _export(plan, graph, trained=trained)
+    """Workers that have loaded the graph, those of peers that are not here left out.
+
+    trained: with tables after some steps of ours, so that ranks mean something.
+    """
+    about = _export(plan, graph)
+    path = about["path"]
     with ExitStack() as stack:
         workers = {
             name: stack.enter_context(plan.worker(kind))
             for name, kind in kinds.items()
             if kind != "pykeen_worker" or plan.pykeen.python
         }
+        if trained:
+            ours = workers["ours"]
+            ours.ask("load", path=path, batch=BATCH)
+            ours.ask("steps", steps=10)
+            path = str(plan.folder / f"{graph}-trained.npz")
+            ours.ask("save", path=path)
         for worker in workers.values():
-            worker.send("load", path=about["path"], batch=BATCH)
+            worker.send("load", path=path, batch=BATCH)
         for worker in workers.values():
             worker.versions = worker.answer()
         yield workers, about
 
 
-def _export(plan: Plan, graph: str, *, trained: bool = False) -> dict[str, Any]:
-    """The graph file and its counts; trained: with tables after some steps, so that ranks mean something."""
+def _export(plan: Plan, graph: str) -> dict[str, Any]:
+    """The graph file, written at first use, and its counts."""
     path = plan.folder / f"{graph}.npz"
-    with plan.worker("ours") as worker:
-        about = worker.ask("export", graph=graph, path=str(path), dim=DIM)
-        if trained:
-            worker.ask("load", path=str(path), batch=BATCH)
-            worker.ask("steps", steps=10)
-            worker.ask("save")
-    about.pop("peak_bytes")
-    return about | {"name": graph, "path": str(path)}
+    kept = path.with_suffix(".json")
+    if not kept.exists():
+        with plan.worker("ours") as worker:
+            about = worker.ask("export", graph=graph, path=str(path), dim=DIM)
+        about.pop("peak_bytes")
+        kept.write_text(json.dumps(about | {"name": graph, "path": str(path)}))
+    counts: dict[str, Any] = json.loads(kept.read_text())
+    return counts
+
+
+def _counts(about: dict[str, Any]) -> dict[str, Any]:
+    """For the results, where a scratch folder means nothing."""
+    return {key: value for key, value in about.items() if key != "path"}
 
 
 def _memory(worker: Worker) -> dict[str, Any]:
@@ -219,4 +249,6 @@ SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "memory": memory,
     "equal": equal_results,
     "growth": _growth,
+    "data": data,
 }
+LONG_ONLY = {"data"}

@@ -67,8 +67,9 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             self._errors.flush()
-            tail = "\n".join(self._log.read_text().splitlines()[-8:])
-            raise WorkerFailed(f"{self.module} ended with code {self._process.wait()}; see {self._log}\n{tail}")
+            said = [line.strip() for line in self._log.read_text().splitlines() if line.strip()]
+            last = said[-1] if said else "no message"
+            raise WorkerFailed(f"{self.module} ended with code {self._process.wait()}: {last}; see {self._log.name}")
         self.last = json.loads(line)
         return self.last
 
