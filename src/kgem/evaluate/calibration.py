@@ -1,0 +1,289 @@
+"""How far probabilities can be trusted: reliability curves, ECE, and the temperature that mends them.
+
+The probability of a tail is softmax(scores / T) over all entities. It answers "which tail, given that there
+is one", not "is there such a fact". As in filtered ranks, the *other* known answers of the query are left out:
+each fact's tail competes with the entities that are not known to be right. Scores must be logits or logarithms
+of probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kgem.data.index import QueryIndex
+from kgem.errors import FitError, InputError
+from kgem.evaluate.contest import first_answers, log_loss_sums, parts
+from kgem.evaluate.ranking import MEMORY, Ints, Scorer, TableScorer
+from kgem.model.embeddings import Embeddings
+
+__all__ = [
+    "Calibration",
+    "ReliabilityCurve",
+    "calibrate",
+    "ece",
+    "fit_temperature",
+    "log_loss",
+    "reliability",
+    "top_answers",
+    "top_confidences",
+]
+
+COLDEST, HOTTEST = 0.01, 100.0  # a temperature beyond says only that the scores are perfect, or worthless
+TOLERANCE = 1e-3  # the last relative step of Newton's method; the error it leaves is about its square
+SAMPLE = 4096  # facts that find the neighbourhood of the temperature, before all are asked
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """Predictions gathered by confidence; in an empty bin both means are NaN."""
+
+    edges: Floats  # (bins + 1,); a bin has its upper edge, not its lower one
+    counts: npt.NDArray[np.int64]  # (bins,)
+    confidence: Floats  # (bins,), mean confidence
+    accuracy: Floats  # (bins,), share that is right
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: lists, and None for the means of an empty bin."""
+        return {
+            "edges": self.edges.tolist(),
+            "counts": self.counts.tolist(),
+            "confidence": [None if math.isnan(value) else value for value in self.confidence.tolist()],
+            "accuracy": [None if math.isnan(value) else value for value in self.accuracy.tolist()],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How well calibrated a model is on held-out facts, as it came and with the fitted temperature."""
+
+    temperature: float  # fitted on validation
+    n: int  # facts it was measured on
+    top: int  # answers per fact in the curve of pairs
+    log_loss: float  # mean negative log-probability of the right tail, nats
+    log_loss_before: float  # at T = 1
+    ece: float  # of the first answer
+    ece_before: float
+    ece_pairs: float  # of all (probability, whether true) pairs among the `top` first answers
+    ece_pairs_before: float
+    curve: ReliabilityCurve  # of the first answer
+    curve_before: ReliabilityCurve
+    curve_pairs: ReliabilityCurve
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; a figure that nothing was measured for is None."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+
+def calibrate(
+    scorer: Scorer | Embeddings,
+    valid: Ints,
+    test: Ints,
+    known: QueryIndex | None,
+    *,
+    top: int = 10,
+    bins: int = 15,
+    memory: int = MEMORY,
+) -> Calibration:
+    """Fit the temperature on `valid` and measure on `test`, both (n, 3) with reciprocal ids for head queries."""
+    temperature = fit_temperature(scorer, valid, known, memory=memory)
+    at = (1.0, temperature)
+    (before, right_before), (after, right) = (top_answers(scorer, test, known, t, top=top, memory=memory) for t in at)
+    loss_before, loss = (log_loss(scorer, test, known, t, memory=memory) for t in at)
+    first_before = reliability(before[:, 0], right_before[:, 0], bins)
+    first = reliability(after[:, 0], right[:, 0], bins)
+    pairs = reliability(after, right, bins)
+    return Calibration(
+        temperature=temperature,
+        n=len(after),
+        top=after.shape[1],
+        log_loss=loss,
+        log_loss_before=loss_before,
+        ece=ece(first),
+        ece_before=ece(first_before),
+        ece_pairs=ece(pairs),
+        ece_pairs_before=ece(reliability(before, right_before, bins)),
+        curve=first,
+        curve_before=first_before,
+        curve_pairs=pairs,
+    )
+
+
+def reliability(
+    confidences: npt.ArrayLike, correct: npt.ArrayLike, bins: int = 15, *, equal: str = "width"
+) -> ReliabilityCurve:
+    """Gather predictions, of any shape, into bins of equal `width` or of equal `mass`.
+
+    Bins of equal mass keep equal confidences together, so there may be fewer of them than asked for.
+    """
+    values = np.asarray(confidences, dtype=np.float64).ravel()
+    right = np.asarray(correct, dtype=np.float64).ravel()
+    if bins < 1 or equal not in _EDGES:
+        raise InputError(
+            f"cannot make {bins} bins of equal {equal!r}", remedy=f"at least one bin, of equal {' or '.join(_EDGES)}"
+        )
+    if len(values) != len(right) or not bool(((values >= 0) & (values <= 1 + 1e-6)).all()):
+        raise InputError(
+            "confidences are not probabilities, one for each prediction",
+            remedy="give as many numbers in 0 ... 1 as there are predictions",
+        )
+    edges = _EDGES[equal](values, bins)
+    place = np.searchsorted(edges[1:-1], values, side="left")
+    n = np.bincount(place, minlength=len(edges) - 1)
+
+    def mean(what: Floats) -> Floats:
+        total = np.bincount(place, weights=what, minlength=len(n))
+        return np.where(n > 0, total / np.maximum(n, 1), np.nan)
+
+    return ReliabilityCurve(edges, n.astype(np.int64), mean(values), mean(right))
+
+
+def _equal_width(values: Floats, bins: int) -> Floats:
+    return np.linspace(0.0, 1.0, bins + 1)
+
+
+def _equal_mass(values: Floats, bins: int) -> Floats:
+    if not len(values):
+        return np.array([0.0, 1.0])
+    inner = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
+    edges: Floats = np.concatenate([[0.0], np.unique(inner[inner < values.max()]), [1.0]])
+    return edges
+
+
+_EDGES: dict[str, Callable[[Floats, int], Floats]] = {"width": _equal_width, "mass": _equal_mass}
+
+
+def ece(curve: ReliabilityCurve) -> float:
+    """Expected calibration error: the mean gap of confidence and accuracy over predictions; NaN for none."""
+    n = curve.counts.sum()
+    return float(np.nansum(curve.counts * np.abs(curve.confidence - curve.accuracy)) / n) if n else math.nan
+
+
+def fit_temperature(
+    scorer: Scorer | Embeddings, facts: Ints, known: QueryIndex | None, *, memory: int = MEMORY
+) -> float:
+    """The T that minimises the mean negative log-probability of the facts' tails; 1 without facts.
+
+    The loss is convex in 1/T: Newton's method inside a bracket, one pass over the scores per step. A sample
+    of the facts finds the neighbourhood, so that all of them are usually asked only twice.
+    """
+    facts = np.asarray(facts).reshape(-1, 3)
+    if not len(facts):
+        return 1.0
+
+    def slope(part: Ints) -> Callable[[float], tuple[float, float]]:
+        return lambda beta: _loss(scorer, part, known, beta, memory)[1:]
+
+    beta = 1.0
+    if len(facts) > 2 * SAMPLE:
+        few = facts[np.linspace(0, len(facts) - 1, SAMPLE).astype(np.int64)]
+        beta = _root(slope(few), beta)
+    return 1 / _root(slope(facts), beta)
+
+
+def log_loss(
+    scorer: Scorer | Embeddings,
+    facts: Ints,
+    known: QueryIndex | None,
+    temperature: float = 1.0,
+    *,
+    memory: int = MEMORY,
+) -> float:
+    """The mean negative log-probability of the facts' tails, in nats; NaN without facts."""
+    facts = np.asarray(facts).reshape(-1, 3)
+    return _loss(scorer, facts, known, 1 / _checked(temperature), memory)[0] if len(facts) else math.nan
+
+
+def top_confidences(
+    scorer: Scorer | Embeddings,
+    facts: Ints,
+    known: QueryIndex | None,
+    temperature: float = 1.0,
+    *,
+    memory: int = MEMORY,
+) -> tuple[Floats, Bools]:
+    """The probability of the first answer for each fact's query, and whether it is the fact's tail: (n,) each."""
+    confidence, correct = top_answers(scorer, facts, known, temperature, top=1, memory=memory)
+    return confidence[:, 0], correct[:, 0]
+
+
+def top_answers(
+    scorer: Scorer | Embeddings,
+    facts: Ints,
+    known: QueryIndex | None,
+    temperature: float = 1.0,
+    *,
+    top: int = 10,
+    memory: int = MEMORY,
+) -> tuple[Floats, Bools]:
+    """The probabilities of the first answers, best first, and which of them is the fact's tail: (n, top) each.
+
+    A known tail that ties with others is behind them, as in the paper's ranks. Where there are fewer answers
+    than asked for, the rest have probability zero.
+    """
+    scorer, beta = _scorer(scorer), 1 / _checked(temperature)
+    facts = np.asarray(facts).reshape(-1, 3)
+    top = max(1, min(top, scorer.n_entities))
+    confidence = np.zeros((len(facts), top))
+    correct = np.zeros((len(facts), top), dtype=bool)
+    for part in parts(scorer, facts, known, memory):
+        share, right = first_answers(part, beta, top)
+        confidence[part.mine], correct[part.mine] = share.cpu().numpy(), right.cpu().numpy()
+    return confidence, correct
+
+
+def _loss(
+    scorer: Scorer | Embeddings, facts: Ints, known: QueryIndex | None, beta: float, memory: int
+) -> tuple[float, float, float]:
+    """The mean of -log softmax(beta * scores)[tail], and its first two derivatives by beta."""
+    total = torch.zeros(3, dtype=torch.float64)
+    for part in parts(_scorer(scorer), facts, known, memory):
+        total += log_loss_sums(part, beta).cpu()
+    if not bool(torch.isfinite(total).all()):
+        raise FitError("some facts have a score that is not a finite number", remedy="fit the model anew")
+    loss, slope, curvature = (total / len(facts)).tolist()
+    return loss, slope, curvature
+
+
+def _root(slope: Callable[[float], tuple[float, float]], beta: float) -> float:
+    """Where a rising function is zero, from its value and derivative: Newton's steps, halving where they fail."""
+    low, high = 1 / HOTTEST, 1 / COLDEST
+    last = math.log(high / low)  # the step before, relative
+    while True:
+        value, derivative = slope(beta)
+        if value == 0:  # also where no tail has a competitor
+            return beta
+        low, high = (low, beta) if value > 0 else (beta, high)
+        guess = beta - value / derivative if derivative > 0 else 0.0
+        # Newton's method creeps where the minimum is at infinity: it must halve its steps or be replaced.
+        if not low <= guess <= high or abs(math.log(guess / beta)) > last / 2:
+            guess = math.sqrt(low * high)
+        last = abs(math.log(guess / beta))
+        beta = guess
+        if last < TOLERANCE:
+            return beta
+
+
+def _scorer(given: Scorer | Embeddings) -> Scorer:
+    return TableScorer(given) if isinstance(given, Embeddings) else given
+
+
+def _checked(temperature: float) -> float:
+    if not (temperature > 0 and math.isfinite(temperature)):
+        raise InputError(f"a temperature of {temperature} makes no distribution", remedy="give a positive number")
+    return temperature
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ReliabilityCurve):
+        return value.to_dict()
+    return None if isinstance(value, float) and math.isnan(value) else value
