@@ -63,7 +63,7 @@ def summarise(ranks: npt.NDArray[Any]) -> Metrics:
 def breakdown(ranks: Ranks, data: Dataset) -> Evaluation:
     """Everything worth knowing about the ranks of a split."""
     worst = ranks.of("pessimistic")
-    heads, relations, tails = ranks.facts.T
+    _, relations, tails = ranks.facts.T
     reverse = relations >= data.n_relations
     base = relations % data.n_relations
     counts = data.entity_counts[tails]
@@ -101,4 +101,4 @@ def _by_group(ranks: npt.NDArray[Any], group: npt.NDArray[np.int64], names: Sequ
         return np.bincount(group, weights=values, minlength=len(names)) / np.maximum(n, 1)
 
     columns = [mean(1.0 / ranks), mean(ranks), *(mean(ranks <= k) for k in (1, 3, 10))]
-    return {names[i]: Metrics(int(n[i]), *(float(column[i]) for column in columns)) for i in np.flatnonzero(n)}
+    return {names[i]: Metrics(int(n[i]), *(float(column[i]) for column in columns)) for i in np.flatnonzero(n).tolist()}

@@ -6,6 +6,8 @@ That settles ties against the model (pessimistic); the other two rules are repor
     pessimistic  1 + #{ incorrect t' : f(t') >= f(t) }
     optimistic   1 + #{ incorrect t' : f(t') >  f(t) }
     realistic    the mean of both
+
+A score that is not a number is the lowest: a target that has one ranks last under every rule.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kgem.data.index import QueryIndex
+from kgem.data.index import LongArray, QueryIndex
 from kgem.model.embeddings import Embeddings
 
 __all__ = ["MEMORY", "Ranks", "Scorer", "TableScorer", "rank"]
 
 MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
 BLOCK_BYTES = 16 * 2**20  # a block of scores that stays in the last-level cache
+MIN_QUERIES, MAX_QUERIES = 16, 1024  # in a block
+MAX_ENTITIES = 2**24  # in a block: up to here float32 counts exactly
 
 Ints = npt.NDArray[np.integer[Any]]
 
@@ -36,6 +40,7 @@ class Scorer(Protocol):
 
     n_entities: int
     bytes_per_query: int  # working memory beyond the block of scores itself
+    bytes_per_entity: int  # likewise, for each entity of a range
     like: Tensor  # scores have its dtype and live on its device
 
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
@@ -50,30 +55,34 @@ class TableScorer:
         self.embeddings = embeddings
         self.n_entities = embeddings.n_entities
         self.like = embeddings.entities
-        self.bytes_per_query = 4 * embeddings.entities.shape[1] * embeddings.entities.element_size()
+        (_, width), (_, relation_width) = (table.shape for table in embeddings.tables())
+        copies = (not embeddings.score.bilinear) + (not embeddings.reciprocal)  # of the range's rows
+        self.bytes_per_query = (4 * width + 2 * relation_width) * self.like.element_size()
+        self.bytes_per_entity = copies * (width + 2) * self.like.element_size()
 
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
         model, score = self.embeddings, self.embeddings.score
         sides = [
             (
                 rows,
+                reverse,
                 score.query(
                     model.heads(heads[rows], reverse=reverse),
                     model.relation_rows(relations[rows], reverse=reverse),
                 ),
-                model.tail_table(reverse=reverse),
             )
             for reverse, rows in model.sides(relations)
         ]
 
         def write(start: int, stop: int, block: Tensor) -> None:
-            for rows, q, table in sides:
+            for rows, reverse, q in sides:
+                tails = model.tail_table(reverse=reverse, rows=slice(start, stop))
                 if len(sides) > 1:
-                    block[rows] = score.compare(q, table[start:stop])
+                    block[rows] = score.compare(q, tails)
                 elif score.bilinear:
-                    torch.mm(q, table[start:stop].T, out=block)
+                    torch.mm(q, tails.T, out=block)
                 else:
-                    block.copy_(score.compare(q, table[start:stop]))
+                    block.copy_(score.compare(q, tails))
 
         return write
 
@@ -150,11 +159,12 @@ class _Plan:
     @classmethod
     def fit(cls, scorer: Scorer, memory: int) -> _Plan:
         # Three blocks live at once: scores, the targets' copies of them, comparisons.
-        budget = min(BLOCK_BYTES, memory // 8)
-        size, entities = scorer.like.element_size(), scorer.n_entities
-        if 16 * size * entities > memory // 8:
-            return cls(16, max(1, memory // (8 * size * 16)))
-        return cls(max(16, min(1024, budget // (size * entities + scorer.bytes_per_query))), entities)
+        limit = memory // 8
+        size = scorer.like.element_size()
+        most = max(1, min(MAX_ENTITIES, limit // (MIN_QUERIES * size + scorer.bytes_per_entity)))
+        entities = min(scorer.n_entities, most)
+        queries = min(BLOCK_BYTES, limit) // (size * entities + scorer.bytes_per_query)
+        return cls(max(MIN_QUERIES, min(MAX_QUERIES, queries)), entities)
 
     def ranges(self, n_entities: int) -> Iterator[tuple[int, int]]:
         for start in range(0, n_entities, self.entities):
@@ -175,49 +185,56 @@ def _count(
     buffer = like.new_empty(len(queries), ranges[0][1])
 
     def fill(start: int, stop: int) -> Tensor:
-        block = buffer if stop - start == buffer.shape[1] else like.new_empty(len(queries), stop - start)
+        block = buffer[:, : stop - start]
         write(start, stop, block)
         return block
 
-    # A target's own score is read from the block, not computed apart: equal vectors must tie exactly.
+    # A target's own score is read from the block, not computed apart, where rounding could differ.
     target_rows, target_tails = put(rows), put(targets)
-    scores = like.new_full((len(rows), 1), -torch.inf)
+    scores = like.new_full((len(rows), 1), torch.nan)
     for start, stop in ranges:
         block = fill(start, stop)
         inside = (target_tails >= start) & (target_tails < stop)
         scores[inside, 0] = block[target_rows[inside], target_tails[inside] - start]
-    scores.nan_to_num_(nan=-torch.inf)  # a score that is not a number ranks last, not first
 
-    counts = like.new_zeros(2, len(rows))
+    known_rows, known_tails = _known_cells(queries, known)
+    known_cells = put(known_rows), put(known_tails)
+    above = torch.zeros(2, len(rows), dtype=torch.int64, device=like.device)
     for start, stop in ranges:
         block = fill(start, stop) if len(ranges) > 1 else block
-        if known is not None:
-            _mask(block, start, *map(put, _known_cells(queries, rows, targets, known)))
-        counts += _compare(block, target_rows, scores)
-    if known is None:  # the target was counted as at least as high as itself
-        counts[1] -= 1
-    return counts.cpu().numpy().astype(np.int64)
+        _mask(block, start, *known_cells)
+        above += _compare(block, target_rows, scores, plan.queries)
+
+    n = scorer.n_entities
+    itself = ~np.isin(rows * n + targets, known_rows * n + known_tails)  # whether the target was left in the contest
+    counts = above.cpu().numpy()
+    counts[1] -= itself
+    nowhere = scores[:, 0].isnan().cpu().numpy()
+    others = n - np.bincount(known_rows, minlength=len(queries))[rows] - itself
+    return np.where(nowhere, others, counts)
 
 
-def _known_cells(queries: Ints, rows: Ints, targets: Ints, known: QueryIndex) -> tuple[Ints, Ints]:
-    """Row and tail of every known answer, the targets among them."""
-    known_rows, known_tails = known.gather(known.find(queries[:, 0], queries[:, 1]))
-    return np.concatenate([known_rows, rows]), np.concatenate([known_tails, targets])
+def _known_cells(queries: Ints, known: QueryIndex | None) -> tuple[LongArray, LongArray]:
+    """Row and tail of every known answer to some queries."""
+    if known is None:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    rows, tails = known.gather(known.find(queries[:, 0], queries[:, 1]))
+    return rows, tails.astype(np.int64)
 
 
 def _mask(block: Tensor, start: int, rows: Tensor, tails: Tensor) -> None:
-    """Take the known answers out of the contest."""
+    """Take the known answers out of the contest: nothing compares with what is not a number."""
     inside = (tails >= start) & (tails < start + block.shape[1])
-    block[rows[inside], tails[inside] - start] = -torch.inf
+    block[rows[inside], tails[inside] - start] = torch.nan
 
 
-def _compare(block: Tensor, rows: Tensor, scores: Tensor) -> Tensor:
-    """Count the block's entries above, and at or above, each target's score: (2, n)."""
-    counts = block.new_empty(2, len(rows))
+def _compare(block: Tensor, rows: Tensor, scores: Tensor, most: int) -> Tensor:
+    """Count the block's entries above, and at or above, each target's score, `most` targets at a time: (2, n)."""
+    counts = torch.empty(2, len(rows), dtype=torch.int64, device=block.device)
     alone = len(rows) == len(block)  # one target per query: no copies needed
-    buffer = torch.empty_like(block)
-    for start in range(0, len(rows), len(block)):
-        part = slice(start, start + len(block))
+    buffer = block.new_empty(min(most, len(rows)), block.shape[1])
+    for start in range(0, len(rows), most):
+        part = slice(start, start + most)
         mine = block if alone else block.index_select(0, rows[part])
         out = buffer[: len(mine)]
         # Comparing into floats and adding those up is several times faster than counting booleans.
