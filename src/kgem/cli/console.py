@@ -1,0 +1,151 @@
+"""What is asked for goes to stdout, all other text to stderr; an error is one message and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.errors import KgemError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["AsJson", "emit", "emit_bytes", "emit_json", "errors_told", "heading", "paragraph", "plain", "say", "table"]
+
+PIPE_WIDTH = 120  # columns where there is no terminal to ask
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def plain(text: object) -> str:
+    """Text from a file or a user, safe to show: control characters become visible escapes."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text))
+
+
+def emit(*things: Any) -> None:
+    """Print to stdout what was asked for: text or rich's tables."""
+    _print(sys.stdout, things)
+
+
+def emit_json(value: Any) -> None:
+    """Print a value to stdout as JSON."""
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False)
+    with _while_read():
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+def emit_bytes(file: Path) -> None:
+    """Copy a file to stdout as it is."""
+    with _while_read(), file.open("rb") as content:
+        shutil.copyfileobj(content, sys.stdout.buffer)
+        sys.stdout.flush()
+
+
+def say(*things: Any) -> None:
+    """Print to stderr: what happens, what was found on the way."""
+    _print(sys.stderr, things)
+
+
+def heading(text: str, *, space: bool = True) -> Text:
+    """A title above a table, with an empty line before it."""
+    from rich.text import Text
+
+    return Text("\n" * space + plain(text), style="bold")
+
+
+def paragraph(text: str) -> Text:
+    """Prose, wrapped between words on a terminal and on one line elsewhere."""
+    from rich.text import Text
+
+    return Text(plain(text))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, left: int = 1) -> Table:
+    """A table whose first `left` columns hold text and the others numbers; whole numbers get their commas."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for place, name in enumerate(columns):
+        if place < left:
+            made.add_column(name, overflow="fold")
+        else:
+            made.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        made.add_row(*(_cell(value) for value in row))
+    return made
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Whatever is raised inside ends the process with one message and its exit code; no traceback.
+
+    KGEM_DEBUG=1 shows the traceback as well.
+    """
+    try:
+        yield
+    except KgemError as error:
+        _end(error.message, error.exit_code, error)
+    except MemoryError as error:
+        _end("not enough memory for this", 1, error)
+    except OSError as error:
+        _end(str(error), 1, error)
+    except Exception as error:
+        what = f"an error that kgem did not expect: {type(error).__name__}: {error}"
+        _end(f"{what}\n  please report it, with what KGEM_DEBUG=1 shows", 1, error)
+
+
+def _end(message: str, code: int, error: BaseException) -> None:
+    if os.environ.get("KGEM_DEBUG", "0") not in ("", "0"):
+        import traceback
+
+        traceback.print_exception(error)
+    say(f"error: {plain(message)}")
+    sys.exit(code)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return plain(value)
+    return f"{value:,}"
+
+
+def _print(file: IO[str], things: Sequence[Any]) -> None:
+    with _while_read():
+        for thing in things:
+            file.write(thing + "\n" if isinstance(thing, str) else _rendered(thing, file))
+        file.flush()
+
+
+def _rendered(thing: Any, file: IO[str]) -> str:
+    """A table or text as rich shows it on this file; labels may look like markup and are taken as they are."""
+    from rich.console import Console
+    from rich.text import Text
+
+    width = None if file.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    console = Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(thing, soft_wrap=isinstance(thing, Text) and not file.isatty())
+    return capture.get()
+
+
+@contextmanager
+def _while_read() -> Iterator[None]:
+    """Ends the command quietly when nobody reads its output any more, as behind `| head`."""
+    try:
+        yield
+    except BrokenPipeError:
+        # What is still buffered would be written, and fail, when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None

@@ -1,0 +1,375 @@
+"""`kgem data`: check, convert, split, describe, fetch and generate graphs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli import reading
+from kgem.cli.console import AsJson, emit, emit_bytes, emit_json, plain, say, table
+from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
+from kgem.cli.progress import Progress
+from kgem.cli.tables import check_tables, split_table, stats_tables
+from kgem.errors import ConfigError, InputError, TriplesError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kgem.data.triples import ReadReport
+
+app = typer.Typer(help="Check, convert, split, describe, fetch and generate graphs.", no_args_is_help=True)
+
+CHECK_RATE = 4e5  # facts a second: a guess for the time left, from FB15K on one core
+STDOUT = "-"
+SPLITS_IN_FILE = ("tsv", "csv", "parquet", "nq")  # formats whose rows have room for a fourth column
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="NAME", help="Format to write: as for --format; else the name of OUT tells."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
+
+
+@app.command(epilog="Example: kgem data check graph.tsv")
+def check(
+    graph: reading.Graph,
+    threshold: Annotated[
+        float, typer.Option(min=0.5, max=1.0, help="Share of pairs from which two relations count as nearly the same.")
+    ] = 0.97,
+    as_json: AsJson = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """Report bad rows, duplicates, facts in two splits, unseen symbols and leakage.
+
+    Ends with exit code 2 if there are bad rows, unless they are to be skipped.
+    """
+    how = reading.options(format, header, columns, extra, literals, skip_bad=True)  # to see all bad rows, not one
+    dataset = reading.load(graph, how, quiet=True)
+    n_facts = len(dataset.train) + len(dataset.valid) + len(dataset.test)
+    with Progress("checking", expected=n_facts / CHECK_RATE):
+        from kgem.data.splits import check as check_splits
+
+        report = check_splits(dataset, threshold)
+    if as_json:
+        emit_json(report.to_dict() | {"reading": [asdict(each) for each in dataset.reports]})
+    else:
+        emit(*check_tables(report, dataset.reports))
+    if not skip_bad:
+        _refuse_bad_rows(dataset.reports)
+
+
+def _refuse_bad_rows(reports: tuple[ReadReport, ...]) -> None:
+    for report in reports:
+        if report.skipped:
+            first = report.problems[0]
+            raise TriplesError(
+                f"{report.skipped:,} of {report.rows_read:,} rows are no facts; the first: {first.reason}",
+                where=f"{report.source}:{first.line}",
+                remedy=f"{first.remedy or 'put them right'}, or leave bad rows out: --skip-bad",
+            )
+
+
+@app.command(epilog="Example: kgem data stats graph.tsv --figure counts.svg")
+def stats(
+    graph: reading.Graph,
+    top: Annotated[int, typer.Option(min=0, help="How many relations to list.")] = 20,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw how often symbols occur (.svg or .png).", show_default=False),
+    ] = None,
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings, for the cost of a fit.")] = 100,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of all phases, for the cost of a fit.")] = 150,
+    gflops: Annotated[float, typer.Option(min=0.001, help="Speed of the machine, for the cost of a fit.")] = 50.0,
+    force: Force = False,
+    as_json: AsJson = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
+    if figure is not None:
+        refuse_existing(figure, force)
+    dataset = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    from kgem.data.stats import graph_stats
+
+    found = graph_stats(dataset, dim=dim, epochs=epochs, gflops=gflops)
+    if figure is not None:
+        from kgem.use.figures import counts_figure, save_figure
+
+        save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
+        say(f"figure: {plain(figure)}")
+    if as_json:
+        emit_json(found.to_dict())
+    else:
+        emit(*stats_tables(found, top))
+
+
+@app.command(epilog="Example: kgem data convert graph.ttl graph.tsv")
+def convert(
+    graph: reading.Graph,
+    out: Annotated[
+        str,
+        typer.Argument(metavar="OUT", help="A file, a folder (a name without extension), or - for standard output."),
+    ],
+    to: To = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """Write a graph in another format; each fact once, labels unchanged.
+
+    Formats: TSV, CSV, Parquet, N-Triples, N-Quads, Turtle, RDF/XML, OpenKE; .gz, .xz and .zst compress. A
+    graph with splits goes to a folder, or to one file with a fourth column 'split'.
+    """
+    if out == STDOUT and as_json:
+        raise ConfigError("standard output cannot have both the facts and JSON", remedy="name a file, or drop --json")
+    name, is_folder = _target(out, to)
+    if is_folder:
+        refuse_taken(Path(out), force)
+    elif out != STDOUT:
+        refuse_existing(Path(out), force)
+    frames = reading.read_frames(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    if is_folder:
+        names = _write_folder(frames, Path(out), name)
+    elif out == STDOUT:
+        names = _write_stdout(frames, name)
+    else:
+        names = _write_file(frames, Path(out), name)
+    facts = {split: len(frame) for split, frame in frames.items()}
+    say(f"{sum(facts.values()):,} facts -> {', '.join(map(plain, names))}")
+    if as_json:
+        emit_json({"facts": facts, "files": names})
+
+
+@app.command(epilog="Example: kgem data split graph.tsv --out split/ --valid 0.1 --test 0.1 --seed 0")
+def split(
+    graph: reading.Graph,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.", show_default=False)],
+    valid: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
+    test: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
+    seed: Seed = 0,
+    group: Annotated[
+        str, typer.Option(help="What stays together: none, symmetric (both directions) or pair (of entities).")
+    ] = "none",
+    to: To = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """Divide a graph into train, valid and test, so that train knows every symbol.
+
+    What cannot be arranged is reported. Splits that the graph came with are put together first.
+    """
+    name = to or "tsv"
+    _known_format(name)
+    refuse_taken(out, force)
+    dataset = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    from kgem.data.splits import make_split
+
+    made, report = make_split(dataset, valid, test, seed, group=group)
+    parts = {part: made.frame(part) for part, n in report.got.items() if n}
+    names = _write_folder(parts, out, name)
+    say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
+    if as_json:
+        emit_json(report.to_dict() | {"files": names})
+
+
+@app.command(epilog="Example: kgem data generate --entities 500 --relations 8 --facts 10000 --out planted/")
+def generate(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the graph.", show_default=False)],
+    entities: Annotated[int, typer.Option(min=1)] = 1000,
+    relations: Annotated[int, typer.Option(min=1)] = 10,
+    facts: Annotated[int, typer.Option(min=1)] = 20_000,
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the planted embeddings.")] = 20,
+    model: Annotated[str, typer.Option(help="Score function: complex or distmult.")] = "complex",
+    p: Annotated[int, typer.Option(min=2, max=3, help="Norm of the prior.")] = 3,
+    entity_strengths: Annotated[
+        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
+    ] = (0.5, 5.0),
+    relation_strengths: Annotated[
+        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
+    ] = (0.5, 5.0),
+    valid: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
+    test: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a graph from the model itself, with the embeddings and strengths behind it.
+
+    They are kept beside the facts, in planted.npz: a graph whose true answer is known.
+    """
+    refuse_taken(out, force)
+    with Progress("drawing facts"):
+        import numpy as np
+
+        from kgem.data import generate as generating
+
+        planted = generating.generate(
+            entities,
+            relations,
+            facts,
+            dim,
+            rng=np.random.default_rng(seed),
+            model=model,
+            p=p,
+            entity_strengths=entity_strengths,
+            relation_strengths=relation_strengths,
+            valid=valid,
+            test=test,
+        )
+        with folder_of_files(out) as fresh:
+            generating.save(planted, fresh)
+            names = sorted(path.name for path in fresh.iterdir())
+    counts = {part: len(planted.dataset.split(part)) for part in ("train", "valid", "test")}
+    say(f"{' / '.join(f'{n:,}' for n in counts.values())} facts -> {plain(out)} ({', '.join(names)})")
+    if as_json:
+        emit_json({"facts": counts, "files": [str(out / name) for name in names]})
+
+
+@app.command(epilog="Example: kgem data fetch umls")
+def fetch(
+    name: Annotated[str | None, typer.Argument(help="Without it: the list of names.", show_default=False)] = None,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Download from here instead.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Download again what is here already.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Download a benchmark graph, verify it, and print where its files are.
+
+    Graphs in the folder that KGEM_DATA names are taken from there.
+    """
+    from kgem.data.catalog import CATALOG, entry
+
+    if name is None:
+        rows = [_catalogued(each) for each in CATALOG]
+        if as_json:
+            emit_json(rows)
+        else:
+            columns = ["name", "from", "licence", "here", "entities", "relations", "facts"]
+            shown = [[*list(row.values())[:3], "yes" if row["here"] else "", *list(row.values())[4:7]] for row in rows]
+            emit(table(columns, shown, left=4))
+        return
+    known = entry(name)
+    files = reading.fetched(known.name, mirror, again=force)
+    say(f"{known.name}: {known.origin}; licence: {known.licence}")
+    if as_json:
+        emit_json(_catalogued(known.name) | {"files": {split: str(path) for split, path in files.items()}})
+    else:
+        emit(*(str(path) for path in files.values()))
+
+
+def _catalogued(name: str) -> dict[str, Any]:
+    """What the catalogue says about a graph, and whether its files are on this machine."""
+    from kgem.data.catalog import CATALOG, locate
+    from kgem.errors import CatalogError
+
+    known, counts = CATALOG[name], asdict(CATALOG[name].counts)
+    try:
+        here = bool(locate(name, download=False))
+    except CatalogError:
+        here = False
+    return {
+        "name": name,
+        "origin": known.origin,
+        "licence": known.licence,
+        "here": here,
+        "entities": counts.pop("entities"),
+        "relations": counts.pop("relations"),
+        "facts": sum(counts.values()),
+        "splits": counts,
+        "addresses": list(known.addresses),
+    }
+
+
+def _known_format(name: str) -> None:
+    from kgem.data.triples import FORMATS
+
+    if name not in FORMATS:
+        raise ConfigError(f"no format is called {name!r}", where="--to", remedy=f"one of {', '.join(FORMATS)}")
+
+
+def _target(out: str, to: str | None) -> tuple[str, bool]:
+    """The format to write, and whether OUT is a folder."""
+    from kgem.data.triples import FORMATS, guess_format
+
+    if to is not None:
+        _known_format(to)
+    if out == STDOUT:
+        name, is_folder = to or "tsv", False
+        if FORMATS[name].is_folder:
+            raise ConfigError(f"{name} is a folder, not one file", remedy="name a folder instead of -")
+        return name, is_folder
+    by_name = out.endswith("/") or Path(out).is_dir() or not Path(out).suffix
+    name = to or ("tsv" if by_name else guess_format(out))
+    return name, by_name or FORMATS[name].is_folder
+
+
+def _write_folder(frames: Mapping[str, pl.DataFrame], out: Path, name: str) -> list[str]:
+    """One file per split, or an OpenKE folder; the files' names."""
+    from kgem.data.triples import FORMATS, write_triples
+
+    form = FORMATS[name]
+    with folder_of_files(out) as fresh:
+        for part, frame in frames.items():
+            target = fresh if form.is_folder else fresh / f"{part}{form.extensions[0]}"
+            write_triples(frame, target, format=name, split=part)
+        written = {path.name for path in fresh.iterdir()}
+    first = [name for part in frames for name in sorted(written) if name.startswith(part)]  # train, valid, test
+    return [str(out / name) for name in (*first, *sorted(written - set(first)))]
+
+
+def _write_stdout(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:
+    """All facts to standard output, once all of them could be written."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "facts"
+        _write_file(frames, file, name)
+        emit_bytes(file)
+    return ["standard output"]
+
+
+def _write_file(frames: Mapping[str, pl.DataFrame], out: Path, name: str) -> list[str]:
+    """All facts in one file; with several splits a fourth column says which."""
+    import polars as pl
+
+    from kgem.data.triples import write_triples
+
+    if len(frames) == 1:
+        facts = next(iter(frames.values()))
+    elif any(frame.width > 3 for frame in frames.values()):
+        raise InputError("one file cannot hold both splits and an extra column", where=str(out), remedy="name a folder")
+    elif name not in SPLITS_IN_FILE:
+        raise InputError(
+            f"one {name} file cannot hold a graph with splits",
+            where=str(out),
+            remedy=f"name a folder (a name without extension) and --to {name}",
+        )
+    else:
+        facts = pl.concat([frame.with_columns(pl.lit(part).alias("split")) for part, frame in frames.items()])
+        if name != "parquet":
+            say("the fourth column is the split; to read it: --extra split")
+    write_triples(facts, out, format=name)
+    return [str(out)]

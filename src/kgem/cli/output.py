@@ -1,0 +1,78 @@
+"""Where commands write: nothing is overwritten unless asked for, and files appear whole or not at all."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kgem.errors import InputError
+
+__all__ = ["Force", "folder_of_files", "refuse_existing", "refuse_taken"]
+
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")]
+
+
+def refuse_existing(path: Path, force: bool) -> None:
+    """An error if a file is there already and may not be overwritten, or its folder is not there."""
+    if path.exists() and not force:
+        raise InputError("is there already", where=str(path), remedy="choose another name, or overwrite it: --force")
+    if not path.absolute().parent.is_dir():
+        raise InputError("there is no such folder", where=str(path.parent), remedy="make it first")
+
+
+def refuse_taken(folder: Path, force: bool) -> None:
+    """An error if what should be a folder is none, or has files in it that may not be overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file, not a folder", where=str(folder), remedy="name a folder")
+    taken = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if taken and not force:
+        raise InputError(
+            f"the folder has files in it ({_some(taken)})",
+            where=str(folder),
+            remedy="choose another folder, or overwrite what has the same name: --force",
+        )
+
+
+@contextmanager
+def folder_of_files(target: Path) -> Iterator[Path]:
+    """A new folder beside `target`; what is written to it is moved to `target` when all went well."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+            fresh = Path(scratch) / target.name
+            fresh.mkdir()
+            yield fresh
+            if target.is_dir():
+                _refuse_strangers(target, fresh)
+                for path in sorted(fresh.iterdir()):
+                    path.replace(target / path.name)
+            else:
+                fresh.replace(target)
+    except OSError as error:
+        remedy = "choose a folder that you can write to, on a disk with room"
+        raise InputError(f"cannot be written: {error.strerror or error}", where=str(target), remedy=remedy) from error
+
+
+def _refuse_strangers(target: Path, fresh: Path) -> None:
+    """An error if a file that stays would be taken for a split of the graph that is written."""
+    from kgem.data.sources import ALIASES, OPENKE
+
+    new = {path.name for path in fresh.iterdir()}
+    old = {path.name for path in target.iterdir()} - new
+    strange = sorted(name for name in old if name.split(".")[0].casefold() in ALIASES or name in OPENKE)
+    if strange:
+        raise InputError(
+            f"{_some(strange)} would be taken for a part of the graph that is written",
+            where=str(target),
+            remedy="move it away, or choose another folder",
+        )
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

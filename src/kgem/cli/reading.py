@@ -1,0 +1,170 @@
+"""Reading a graph for a command: the options all commands share, the progress, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli.console import plain, say
+from kgem.cli.progress import Download, Progress
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kgem.data.dataset import Dataset
+    from kgem.data.triples import ReadReport
+
+__all__ = [
+    "Columns",
+    "Extra",
+    "Format",
+    "Graph",
+    "Header",
+    "LiteralChoice",
+    "Literals",
+    "SkipBad",
+    "fetched",
+    "load",
+    "options",
+    "read_frames",
+]
+
+READ_RATE = 25e6  # bytes a second: a guess for the time left, from FB15K on one core
+_SHOWN = 5  # bad rows told without being asked
+
+
+class LiteralChoice(StrEnum):
+    """What becomes of RDF's literals."""
+
+    drop = "drop"
+    keep = "keep"
+
+
+Graph = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="A file, a folder with train/valid/test, a name that 'kgem data fetch' lists, or - for standard input.",
+        show_default=False,
+    ),
+]
+_PANEL = "How to read the graph"
+Format = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="tsv, csv, parquet, nt, nq, ttl, rdf or openke; without it the file's name tells.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+Header = Annotated[
+    bool, typer.Option("--header", help="The first row names the columns (TSV, CSV).", rich_help_panel=_PANEL)
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="H,R,T",
+        help="Columns of head, relation, tail: names, or numbers from 1.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+Extra = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What the fourth column is, to keep it; one called 'split' says train, valid or test.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+Literals = Annotated[
+    LiteralChoice, typer.Option(help="RDF literals: leave out and count, or keep as entities.", rich_help_panel=_PANEL)
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out rows that are no facts and report them.", rich_help_panel=_PANEL)
+]
+
+
+def options(
+    format: str | None, header: bool, columns: str | None, extra: str | None, literals: str, skip_bad: bool
+) -> dict[str, Any]:
+    """The options of `read_triples` from those of the command line."""
+    return {
+        "format": format,
+        "header": header,
+        "columns": None if columns is None else [name.strip() for name in columns.split(",")],
+        "extra": extra,
+        "literals": str(literals),
+        "skip_bad": skip_bad,
+    }
+
+
+def load(graph: str, how: dict[str, Any], *, quiet: bool = False) -> Dataset:
+    """The graph; rows that were left out are told on stderr unless the caller tells them."""
+    with _progress(graph):
+        from kgem.data.dataset import Dataset
+
+        dataset = Dataset.load(graph, **how)
+    if not quiet:
+        tell(dataset.reports)
+    return dataset
+
+
+def read_frames(graph: str, how: dict[str, Any]) -> dict[str, pl.DataFrame]:
+    """The labelled facts of each split that has any; rows that were left out are told on stderr."""
+    with _progress(graph):
+        from kgem.data.sources import find, read
+
+        frames, reports = read(find(graph, how))
+    tell(reports.values())
+    return {split: frame for split, frame in frames.items() if len(frame)}
+
+
+def tell(reports: Iterable[ReadReport]) -> None:
+    """What became of rows that are not among the facts."""
+    for report in reports:
+        gone = {
+            "given twice": report.duplicates,
+            "no facts": report.skipped,
+            "with a literal": report.literals_dropped,
+        }
+        if any(gone.values()):
+            parts = ", ".join(f"{n:,} {why}" for why, n in gone.items() if n)
+            say(f"{plain(report.source)}: {report.rows_read:,} rows, {report.kept:,} facts kept; left out: {parts}")
+        for problem in report.problems[:_SHOWN]:
+            say(f"  {problem.line}: {plain(problem.reason)}")
+        if report.skipped > _SHOWN:
+            say(f"  and {report.skipped - min(_SHOWN, len(report.problems)):,} more")
+
+
+def _progress(graph: str) -> Progress:
+    return Progress(f"reading {graph}", expected=_bytes(graph) / READ_RATE or None)
+
+
+def _bytes(graph: str) -> int:
+    """How large the graph's files are, after a download if it needs one; 0 if that does not show."""
+    path = Path(graph).expanduser()
+    try:
+        if path.is_dir():
+            return sum(inside.stat().st_size for inside in path.iterdir() if inside.is_file())
+        if path.is_file():
+            return path.stat().st_size
+        return sum(file.stat().st_size for file in fetched(graph).values())
+    except OSError:  # told, with a remedy, by whoever opens the files
+        return 0
+
+
+def fetched(name: str, mirror: str | None = None, *, again: bool = False) -> dict[str, Path]:
+    """The files of a graph of the catalogue, downloaded with a bar if need be; none if it is not in it."""
+    from kgem.data.catalog import CATALOG, fetch, locate
+
+    if name.strip().casefold() not in CATALOG:
+        return {}
+    with Progress(f"downloading {name}") as progress:
+        return (fetch if again else locate)(name, progress=Download(progress), base=mirror)
