@@ -78,7 +78,7 @@ class Optimizer:
         return {f"{i}.{name}": t.clone() for i, entries in state.items() for name, t in entries.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Put back what `state` gave, in place where there is something to overwrite."""
+        """Put back what `state` gave; the next step is then the same, bit for bit."""
         full = self._optimizer.state_dict()
         entries: dict[int, dict[str, Tensor]] = {}
         for key, tensor in state.items():

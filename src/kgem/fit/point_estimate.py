@@ -49,6 +49,7 @@ class PointState:
     epoch: int = 0
     slower: float = 1.0  # factor on the rate after a rollback
     rollbacks: int = 0
+    good: Snapshot | None = None  # where to fall back on
 
     @classmethod
     def start(cls, embeddings: Embeddings, config: TrainConfig, generator: torch.Generator) -> PointState:
@@ -73,10 +74,9 @@ def point_estimate(
     schedule = Schedule(config.learning_rate, config.half_life)
     while state.epoch < config.epochs and not state.stopping.done:
         begun = time.perf_counter()
-        good = _Snapshot.take(state)
         loss = run_epoch(state, objective, strengths, config.batch_size, schedule)
         if not math.isfinite(loss):
-            good.roll_back(state)
+            roll_back(state)
             continue
         state.epoch += 1
         mrr = None
@@ -89,50 +89,64 @@ def point_estimate(
         if on_epoch is not None:
             rate = state.slower * schedule.at(state.epoch)
             seconds = time.perf_counter() - begun
-            on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, state.stopping.best))
+            best = state.stopping.best if state.stopping.best_epoch else None
+            on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, best))
     return state.best
 
 
 def run_epoch(
     state: PointState, objective: Objective, strengths: Strengths, batch_size: int, schedule: Schedule
 ) -> float:
-    """Lines 3-5 for every query once; mutates the tables. Returns the data term, or what made it not a number."""
+    """Lines 3-5 for every query once; mutates the tables. Returns the data term; not finite if it or a table is not."""
     batches = objective.batches(batch_size, state.generator)
     total = 0.0
     for step, batch in enumerate(batches):
         loss, gradients = objective(state.embeddings, strengths, batch)
         if not math.isfinite(loss):
             return loss
+        if step == 0:  # only now are the tables that the last epoch left known to be good
+            state.good = Snapshot.take(state)
         total += loss * len(batch)
         rate = state.slower * schedule.at(state.epoch + step / len(batches))
         state.optimizer.step(gradients, rate)
-    return total / objective.n_items
+    return total / objective.n_items if all(map(is_finite, state.embeddings.tables())) else math.nan
+
+
+def is_finite(table: Tensor) -> bool:
+    """Whether all entries are finite, without a table of truth values."""
+    return bool(torch.stack(torch.aminmax(table)).isfinite().all())
 
 
 @dataclass(frozen=True)
-class _Snapshot:
-    """The state at the start of an epoch, to fall back on when the loss stops being a number."""
+class Snapshot:
+    """Tables that had a finite loss, to fall back on when it stops being a number."""
 
     tables: tuple[Tensor, ...]
     accumulators: dict[str, Tensor]
 
     @classmethod
-    def take(cls, state: PointState) -> _Snapshot:
+    def take(cls, state: PointState) -> Snapshot:
         return cls(tuple(t.clone() for t in state.embeddings.tables()), state.optimizer.state())
 
-    def roll_back(self, state: PointState) -> None:
-        """Mutates the state: last good tables, half the rate; raises when that has been tried enough."""
-        state.rollbacks += 1
-        if state.rollbacks > MAX_ROLLBACKS:
-            raise Diverged(
-                f"the loss is not a number in epoch {state.epoch + 1}, "
-                f"also after {MAX_ROLLBACKS} restarts of the epoch with a smaller rate",
-                remedy="lower the learning rate, or raise the initial strength",
-            )
-        for table, good in zip(state.embeddings.tables(), self.tables, strict=True):
-            table.copy_(good)
-        state.optimizer.restore(self.accumulators)
-        state.slower /= 4
+
+def roll_back(state: PointState) -> None:
+    """Mutates the state: last good tables, a quarter of the rate; raises when that has been tried enough."""
+    if state.good is None:
+        raise Diverged(
+            "the loss is not a number before the first step",
+            remedy="start from finite tables, or from smaller ones",
+        )
+    state.rollbacks += 1
+    if state.rollbacks > MAX_ROLLBACKS:
+        raise Diverged(
+            f"the loss is not a number in epoch {state.epoch + 1}, "
+            f"also after {MAX_ROLLBACKS} restarts of the epoch with a smaller rate",
+            remedy="lower the learning rate, or raise the initial strength",
+        )
+    for table, good in zip(state.embeddings.tables(), state.good.tables, strict=True):
+        table.copy_(good)
+    state.optimizer.restore(state.good.accumulators)
+    state.slower /= 4
 
 
 def copy_tables(source: Embeddings, target: Embeddings) -> None:
