@@ -1,0 +1,157 @@
+"""The floors of the house: who may import whom (DESIGN section 1), read off the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "kgem"
+
+# From the ground up, and within a floor from the first file to the last: a module imports only from modules
+# before it. Folders below a floor (use/serve) count as one module of it. Names that do not exist yet keep a place.
+FLOORS: dict[str, tuple[str, ...]] = {
+    "": ("errors", "config", "folders", "store"),
+    "data": (
+        "index",
+        "files",
+        "rows",
+        "quoting",
+        "delimited",
+        "tables",
+        "openke",
+        "terms",
+        "rdf",
+        "triples",
+        "cache",
+        "catalog",
+        "sources",
+        "dataset",
+        "leakage",
+        "splits",
+        "stats",
+        "generate",
+    ),
+    "model": ("scores", "embeddings", "prior", "posterior", "kernels", "objective"),
+    "fit": ("optimizer", "stopping", "checkpoint", "point_estimate", "variational_em", "phases", "search"),
+    "evaluate": ("ranking", "metrics", "contest", "calibration"),
+    "use": ("artifact", "predict", "drawing", "figures", "report", "export", "serve"),
+    "cli": ("console", "progress", "tables", "output", "reading", "data", "demo"),
+}
+ORDER = [f"{floor}.{name}" if floor else name for floor, names in FLOORS.items() for name in names]
+PLACE = {module: i for i, module in enumerate(ORDER)}
+ENTRY = {"", "cli", "__main__"}  # the package itself and the command line: they may use everything
+READERS = ("triples", "sources", "catalog", "files", "delimited", "tables", "openke", "rdf", "cache")
+
+
+def module_name(path: Path) -> str:
+    """The name below kgem: data.index for data/index.py, use.serve for all of use/serve/."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(parts[:2])
+
+
+def modules() -> dict[Path, str]:
+    return {path: module_name(path) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and name below kgem of every import of our own, inside functions and TYPE_CHECKING too."""
+    package = ["kgem", *path.relative_to(SOURCE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{origin}.{alias.name}" for alias in node.names]
+        for name in names:
+            if name == "kgem" or name.startswith("kgem."):
+                yield node.lineno, existing(name.split(".")[1:])
+
+
+def existing(parts: list[str]) -> str:
+    """The longest beginning of a dotted name that is a module or package, at most two deep."""
+    for length in (2, 1):
+        path = SOURCE.joinpath(*parts[:length])
+        if len(parts) >= length and (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()):
+            return ".".join(parts[:length])
+    return ""
+
+
+def violations() -> Iterator[str]:
+    for path, module in modules().items():
+        for line, target in imported(path):
+            if module in ENTRY or target == module:
+                continue
+            if target not in PLACE:
+                yield f"{path.relative_to(SOURCE)}:{line} imports kgem.{target}, a package and not a module"
+            elif PLACE[target] >= PLACE.get(module, -1):
+                yield f"{path.relative_to(SOURCE)}:{line} imports kgem.{target}, which is above kgem.{module}"
+
+
+def test_every_module_has_a_place() -> None:
+    floors = {floor for floor in FLOORS if floor}
+    missing = [m for m in modules().values() if m not in PLACE and m not in ENTRY | floors]
+    assert not missing, f"give these a place in FLOORS of tests/test_layers.py: {', '.join(missing)}"
+
+
+def test_imports_point_downwards() -> None:
+    found = list(violations())
+    assert not found, "\n".join(found)
+
+
+def test_packages_of_the_floors_are_empty() -> None:
+    """Importing a module must not bring in its neighbours by way of __init__."""
+    for floor in ("data", "model", "fit", "evaluate", "use"):
+        tree = ast.parse((SOURCE / floor / "__init__.py").read_text(encoding="utf-8"))
+        assert not [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)], floor
+
+
+def test_fit_looks_neither_at_files_nor_at_evaluate() -> None:
+    for path, module in modules().items():
+        if module.startswith("fit."):
+            targets = {target for _, target in imported(path)}
+            assert not {t for t in targets if t.split(".")[0] in ("evaluate", "use", "cli")}, module
+            assert not targets & {f"data.{reader}" for reader in READERS}, module
+
+
+def test_the_reader_of_imports_sees_them_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The test itself can fail: a wrong import is found wherever it hides."""
+    for name in ("data/index.py", "data/__init__.py", "model/scores.py", "evaluate/ranking.py", "fit/optimizer.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "data/index.py").write_text("def f():\n    from kgem.model.scores import Score\n")
+    (tmp_path / "fit/optimizer.py").write_text(
+        "import kgem.evaluate.ranking\nfrom ..evaluate import ranking\nfrom kgem.data import index\n"
+    )
+    (tmp_path / "model/scores.py").write_text("if TYPE_CHECKING:\n    from kgem import data\n")
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
+    assert [found.split(" imports")[0] for found in violations()] == [
+        "data/index.py:2",
+        "fit/optimizer.py:1",
+        "fit/optimizer.py:2",
+        "model/scores.py:2",
+    ]
+
+
+def loaded_by(module: str) -> set[str]:
+    """What is in sys.modules after an import, in a process of its own."""
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_config_does_without_torch() -> None:
+    assert "torch" not in loaded_by("kgem.config")
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    if not (SOURCE / "cli.py").is_file() and not (SOURCE / "cli" / "__init__.py").is_file():
+        pytest.skip("kgem.cli does not exist yet")
+    assert not {"torch", "polars", "matplotlib"} & loaded_by("kgem.cli")
