@@ -6,8 +6,10 @@ KgemError
 │   ├── DatasetError      facts that do not make a graph to fit
 │   ├── ConfigError       a setting out of bounds or unknown
 │   ├── UnknownLabel      an entity or relation the graph does not have
-│   └── CatalogError      a benchmark graph that is not here, or not what it should be
-├── ArtifactError         a file on disk is damaged, missing or too new
+│   ├── CatalogError      a benchmark graph that is not here, or not what it should be
+│   └── RunBusy           another process works in that run folder
+├── ArtifactError         files on disk cannot be used or written: missing, too new, disk full
+│   └── Damaged           they are not what was written
 └── FitError              a run failed: exit code 1
     ├── Diverged          the loss stopped being a number
     └── Collapsed         the posterior fell back to the prior
@@ -20,11 +22,13 @@ __all__ = [
     "CatalogError",
     "Collapsed",
     "ConfigError",
+    "Damaged",
     "DatasetError",
     "Diverged",
     "FitError",
     "InputError",
     "KgemError",
+    "RunBusy",
     "TriplesError",
     "UnknownLabel",
 ]
@@ -74,8 +78,16 @@ class CatalogError(InputError):
     """A catalogued graph cannot be had or is not what it should be."""
 
 
+class RunBusy(InputError):
+    """Another process works in that run folder."""
+
+
 class ArtifactError(KgemError):
-    """A file that kgem wrote is damaged, missing, or of a newer format."""
+    """Files of kgem's own cannot be used or written: missing, damaged, of a newer format, disk full."""
+
+
+class Damaged(ArtifactError):
+    """What is on disk is not what was written; an older copy may still be good."""
 
 
 class FitError(KgemError):

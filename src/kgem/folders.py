@@ -1,0 +1,113 @@
+"""Replaces a folder as a whole: whenever the writer is killed, whoever looks finds the old one or the new one.
+
+The new folder is filled under a hidden name beside its place. The old one steps aside to another hidden name, the new
+one is renamed into place, the old one goes. `locate` and the next writer know what to do about each moment in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["clear_leftovers", "folders_in", "locate", "remove_folder", "replacing"]
+
+OLD, TEMPORARY = "kgem-old", "kgem-tmp"  # stepped aside, still good; not yet whole or no longer wanted
+_ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<role>{OLD}|{TEMPORARY})")
+
+
+@contextlib.contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill with files that are on disk; it takes the place of `folder` if all goes well."""
+    place = _place(folder)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _sole_writer(place.parent) as parent:
+        _recover(place)
+        new = _aside(place, TEMPORARY)
+        try:
+            new.mkdir()
+            yield new
+            with _opened(new) as handle:
+                os.fsync(handle)
+            if place.exists():
+                place.rename(_aside(place, OLD))
+            new.rename(place)
+            os.fsync(parent)
+        finally:
+            _recover(place)
+
+
+def locate(folder: Path) -> tuple[Path, int] | None:
+    """Where the folder is now and which one it is (its inode): the one aside, if a replacement was cut off."""
+    place = _place(folder)
+    for candidate in (place, _aside(place, OLD), place):  # a writer may finish between the first two looks
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return candidate, candidate.stat().st_ino
+    return None
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, if it is there, at once: if this is killed midway, it is gone all the same."""
+    place = _place(folder)
+    with _sole_writer(place.parent):
+        _recover(place)
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(_aside(place, TEMPORARY))
+        _recover(place)
+
+
+def clear_leftovers(parent: Path) -> None:
+    """Remove what killed writers left in this folder, and put back what they had moved aside."""
+    with _sole_writer(parent):
+        for name in {match["name"] for match in _asides(parent)}:
+            _recover(parent / name)
+
+
+def folders_in(parent: Path) -> set[str]:
+    """The names of the folders in this one, with those that a killed writer had moved aside."""
+    here = {path.name for path in parent.iterdir() if path.is_dir() and not _ASIDE.fullmatch(path.name)}
+    return here | {match["name"] for match in _asides(parent) if match["role"] == OLD}
+
+
+def _place(folder: Path) -> Path:
+    """Where the folder really is, so that its siblings are beside it."""
+    return folder.resolve() if folder.is_symlink() or folder.name in ("", "..") else folder
+
+
+def _aside(place: Path, role: str) -> Path:
+    return place.with_name(f".{place.name}.{role}")
+
+
+def _asides(parent: Path) -> list[re.Match[str]]:
+    return [match for path in parent.iterdir() if (match := _ASIDE.fullmatch(path.name))]
+
+
+def _recover(place: Path) -> None:
+    """Tidy up after a writer, whatever moment it ended at: a folder that stepped aside goes back or goes for good."""
+    old, temporary = _aside(place, OLD), _aside(place, TEMPORARY)
+    shutil.rmtree(temporary, ignore_errors=True)
+    if old.exists():
+        old.rename(temporary if place.exists() else place)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _sole_writer(parent: Path) -> Iterator[int]:
+    """The folder, open and locked against other writers; the system unlocks it when a process dies."""
+    with _opened(parent) as handle:
+        with contextlib.suppress(OSError):  # some network disks cannot lock folders
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
