@@ -219,6 +219,12 @@ def test_split_keeps_groups_together_and_reports_what_it_could_not_arrange(kgem:
     assert code == 0 and "note: " in err and "instead of" in err
 
 
+def test_split_into_the_current_folder(kgem: Kgem) -> None:
+    code, _, err = kgem("data", "split", "graph.tsv", "--out", ".", "--test", 1, "--valid", 1, "--force")
+    assert code == 0, err
+    assert {path.name for path in Path().iterdir()} == {"graph.tsv", "bad.tsv", "train.tsv", "valid.tsv", "test.tsv"}
+
+
 def test_split_never_mixes_two_graphs(kgem: Kgem) -> None:
     json_of(kgem, "data", "split", "world", "--out", "folder", "--to", "csv")
     before = facts_of("folder")
@@ -290,6 +296,8 @@ WRONG = {
     "a missing file": ["data", "check", "nowhere.tsv"],
     "a misspelt name": ["data", "stats", "wrld"],
     "an empty name": ["data", "stats", ""],
+    "a name too long": ["data", "check", "x" * 5000],
+    "a name too long, converting": ["data", "convert", "x" * 5000, "new.csv"],
     "a folder without train": ["data", "check", "."],
     "a bad row": ["data", "stats", "bad.tsv"],
     "a bad row, converting": ["data", "convert", "bad.tsv", "new.csv"],

@@ -27,6 +27,12 @@ def demo() -> None:
     emit(summary(dataset.name, report.entities, report.relations, report.facts))
     rows = [(row.relation, row.category, told[row.relation], row.facts) for row in found.per_relation]
     emit(table(["relation", "kind", "for example", "in train"], rows, left=3))
+    often = found.entity_frequency
+    emit(heading("In train"))
+    emit(
+        f"half of the entities are in at most {often['50%']:.0f} facts, the most frequent is in {often['max']:,.0f}",
+        f"{found.queries:,} distinct questions (head, relation, ?) and (?, relation, tail)",
+    )
     emit(heading("Check"))
     emit(*(f"- {note}" for note in report.notes or ("no duplicates, no leakage, every symbol of test is in train",)))
     emit("", "Next: kgem data stats world, or kgem data check on a file of your own (head, relation, tail per line)")

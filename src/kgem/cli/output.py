@@ -41,6 +41,7 @@ def refuse_taken(folder: Path, force: bool) -> None:
 @contextmanager
 def folder_of_files(target: Path) -> Iterator[Path]:
     """A new folder beside `target`; what is written to it is moved to `target` when all went well."""
+    target = target.absolute()  # '.' has neither a name nor a parent
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 
 from kgem.cli.console import plain, say
 from kgem.cli.progress import Download, Progress
+from kgem.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,7 +109,7 @@ def options(
 
 def load(graph: str, how: dict[str, Any], *, quiet: bool = False) -> Dataset:
     """The graph; rows that were left out are told on stderr unless the caller tells them."""
-    with _progress(graph):
+    with _reading(graph):
         from kgem.data.dataset import Dataset
 
         dataset = Dataset.load(graph, **how)
@@ -118,7 +120,7 @@ def load(graph: str, how: dict[str, Any], *, quiet: bool = False) -> Dataset:
 
 def read_frames(graph: str, how: dict[str, Any]) -> dict[str, pl.DataFrame]:
     """The labelled facts of each split that has any; rows that were left out are told on stderr."""
-    with _progress(graph):
+    with _reading(graph):
         from kgem.data.sources import find, read
 
         frames, reports = read(find(graph, how))
@@ -143,8 +145,15 @@ def tell(reports: Iterable[ReadReport]) -> None:
             say(f"  and {report.skipped - min(_SHOWN, len(report.problems)):,} more")
 
 
-def _progress(graph: str) -> Progress:
-    return Progress(f"reading {graph}", expected=_bytes(graph) / READ_RATE or None)
+@contextmanager
+def _reading(graph: str) -> Iterator[None]:
+    """Shows how far reading is; a path that cannot be looked at is wrong input."""
+    try:
+        with Progress(f"reading {graph}", expected=_bytes(graph) / READ_RATE or None):
+            yield
+    except OSError as error:
+        where = str(error.filename or graph)
+        raise InputError(f"cannot be read: {error.strerror or error}", where=where, remedy="check the path") from error
 
 
 def _bytes(graph: str) -> int:

@@ -1,0 +1,87 @@
+"""What the docs tell people to type works: every shell and python block is run, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHELL = ("sh", "bash", "shell", "console")
+
+# Beginnings of commands that are not run, and why.
+NOT_RUN = {
+    "make ": "sets up an environment, and `make test` is what runs this",
+    "pip install": "changes the environment that the tests run in",
+    "git clone": "needs the network",
+    ". .venv/bin/activate": "the tests have an environment",
+    "python -m bench": "takes minutes",
+    "kgem data fetch umls": "needs the network; tests/data/test_catalog.py covers it",
+    "kgem serve": "does not end by itself",
+}
+
+
+# Pages whose python blocks another test runs.
+PYTHON_RUN_BY = {"scores.md": "tests/model/test_scores.py"}
+
+
+def blocks(path: Path) -> list[tuple[str, str, int]]:
+    """The fenced blocks of a page: language, text, line of the fence."""
+    text = path.read_text(encoding="utf-8")
+    found = re.finditer(r"^```(\w*)[^\n]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return [(each[1], each[2], text.count("\n", 0, each.start()) + 1) for each in found]
+
+
+def script(shell: str) -> str:
+    """A shell block without prompts and without the commands that are not run."""
+    lines = [line.removeprefix("$ ") for line in shell.splitlines()]
+    return "\n".join(line for line in lines if not line.startswith(tuple(NOT_RUN)))
+
+
+def run(call: list[str], folder: Path, what: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{what} failed:\n{call[-1]}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_every_command_and_example_works(page: Path, tmp_path: Path) -> None:
+    for language, text, line in blocks(page):
+        if language in SHELL and script(text).strip():
+            run(["bash", "-euo", "pipefail", "-c", script(text)], tmp_path, f"{page.name}:{line}")
+    python = "\n".join(text for language, text, _ in blocks(page) if language == "python")
+    if python and page.name not in PYTHON_RUN_BY:  # as one program: the blocks of a page build upon each other
+        run([sys.executable, "-c", python], tmp_path, page.name)
+
+
+@pytest.mark.parametrize(("page", "test"), PYTHON_RUN_BY.items())
+def test_pages_left_to_other_tests_are_run_there(page: str, test: str) -> None:
+    assert (ROOT / "docs" / page).is_file() and f'"{page}"' in (ROOT / test).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_no_command_hides_in_a_block_that_is_not_run(page: Path) -> None:
+    for language, text, line in blocks(page):
+        if language not in (*SHELL, "python"):
+            hidden = [each for each in script(text).splitlines() if each.startswith("kgem ")]
+            assert not hidden, f"{page.name}:{line}: mark the block as sh: {hidden}"
+
+
+def test_the_readme_has_commands_and_all_that_is_not_run_is_meant() -> None:
+    commands = [line for lang, text, _ in blocks(ROOT / "README.md") if lang in SHELL for line in text.splitlines()]
+    ran = [line for line in script("\n".join(commands)).splitlines() if line.startswith("kgem ")]
+    assert len(ran) >= 10
+    assert [line for line in commands if line.startswith("kgem data fetch umls")]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in DOCS:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
