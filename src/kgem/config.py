@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["ModelConfig", "TrainConfig"]
+__all__ = ["Config", "EMConfig", "ModelConfig", "PretrainConfig", "RetrainConfig", "TrainConfig"]
 
 
 class Section(BaseModel):
@@ -29,10 +29,61 @@ class TrainConfig(Section):
     """A run of Algorithm 1."""
 
     epochs: int = Field(100, ge=0, description="at most this many")
-    batch_size: int = Field(500, ge=1, description="queries per step")
+    batch_size: int = Field(100, ge=1, description="queries per step")
     optimizer: str = Field("adagrad", description="adagrad, adam or sgd")
-    learning_rate: float = Field(0.1, gt=0, description="at the start")
-    half_life: float | None = Field(25.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
-    patience: int = Field(10, ge=1, description="validations without gain before stopping")
+    learning_rate: float = Field(0.3, gt=0, description="at the start")
+    half_life: float | None = Field(None, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
+    patience: int = Field(5, ge=1, description="validations without gain before stopping")
     min_gain: float = Field(1e-4, ge=0, description="what counts as a gain in MRR")
     validate_every: int = Field(1, ge=1, description="epochs between validations")
+
+
+class PretrainConfig(TrainConfig):
+    """Phase 1: a point estimate with strengths by rule."""
+
+    rule: Literal["conventional", "uniform"] = Field("conventional", description="strength * n (Eq. 6), or * mean(n)")
+    strength: float = Field(0.03, gt=0, description="the shared factor lambda")
+
+
+class EMConfig(TrainConfig):
+    """Phase 2: a run of Algorithm 2."""
+
+    learning_rate: float = Field(0.1, gt=0, description="for means, at the start")
+    std_learning_rate: float = Field(0.1, gt=0, description="for log standard deviations, at the start")
+    half_life: float | None = Field(25.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
+    strength_rate: float = Field(0.5, gt=0, le=1, description="alpha_lambda: weight of the newest optimum")
+    initial_std: float = Field(0.2, gt=0, description="sigma at the start")
+    initial_strengths: Literal["optimal", "pretrain"] = Field(
+        "optimal", description="Eq. 17 for the pre-trained tables, or the strengths of pre-training (the paper)"
+    )
+    carry_accumulators: bool = Field(True, description="go on with pre-training's accumulators: no shock at the start")
+    e_epochs: int = Field(0, ge=0, description="T_E: epochs before the strengths move")
+    beta: float = Field(0.1, gt=0, le=1, description="weight of prior and entropy; 1 is the paper")
+    m_step: Literal["sample", "exact"] = Field(
+        "sample", description="Eq. 17 from the step's sample (the paper), or once per epoch from its exact expectation"
+    )
+
+
+class RetrainConfig(TrainConfig):
+    """Phase 3: a point estimate with the learned strengths."""
+
+    half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
+    start: Literal["warm", "fresh"] = Field("warm", description="from the EM means, or from random tables")
+    candidates: tuple[tuple[float, float], ...] = Field(
+        ((1.0, 0.0), (5.0, 0.0), (1.0, 0.5), (1.0, 2.0)),
+        min_length=1,
+        description="(a, c) of the strengths a * learned + b * n that race on validation; (1, 0) is the paper",
+    )
+    trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
+
+
+class Config(Section):
+    """All settings of a fit."""
+
+    model: ModelConfig = ModelConfig()
+    pretrain: PretrainConfig = PretrainConfig()
+    em: EMConfig = EMConfig()
+    retrain: RetrainConfig = RetrainConfig()
+    seed: int = Field(0, ge=0, description="of all random numbers")
+    device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    dtype: Literal["float32", "float64"] = Field("float32", description="of all tables")

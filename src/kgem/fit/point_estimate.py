@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,6 +61,42 @@ class PointState:
             stopping=EarlyStopping(config.patience, config.min_gain),
             best=embeddings.clone(),
         )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
+        tables = {"entities": self.embeddings.entities, "relations": self.embeddings.relations}
+        best = {"best.entities": self.best.entities, "best.relations": self.best.relations}
+        accumulators = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
+        return {
+            **{name: tensor.clone() for name, tensor in (tables | best).items()},
+            **accumulators,
+            "generator": self.generator.get_state(),
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything else in the state, for JSON."""
+        return {
+            "epoch": self.epoch,
+            "slower": self.slower,
+            "rollbacks": self.rollbacks,
+            "stopping": asdict(self.stopping),
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
+        self.embeddings.entities.copy_(tensors["entities"])
+        self.embeddings.relations.copy_(tensors["relations"])
+        self.best.entities.copy_(tensors["best.entities"])
+        self.best.relations.copy_(tensors["best.relations"])
+        self.optimizer.restore(below("optimizer.", tensors))
+        self.generator.set_state(tensors["generator"].cpu())
+        self.epoch, self.slower, self.rollbacks = numbers["epoch"], numbers["slower"], numbers["rollbacks"]
+        self.stopping = EarlyStopping(**numbers["stopping"])
+
+
+def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with the prefix, under the rest of their names."""
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
 
 def point_estimate(
