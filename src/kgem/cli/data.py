@@ -29,7 +29,7 @@ STDOUT = "-"
 SPLITS_IN_FILE = ("tsv", "csv", "parquet", "nq")  # formats whose rows have room for a fourth column
 To = Annotated[
     str | None,
-    typer.Option("--to", metavar="NAME", help="Format to write: as for --format; else the name of OUT tells."),
+    typer.Option("--to", metavar="NAME", help="Format to write, as for --format; tsv where no name tells."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
 
