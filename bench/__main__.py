@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +47,22 @@ def main() -> int:
         os.environ.setdefault("KGEM_DATA", str(shared))
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kgem-bench-") as folder:
-        results = run(given, Path(folder))
-        for made in Path(folder).glob("growth.*"):
-            (given.out / made.name).write_bytes(made.read_bytes())
-        (given.out / "workers.log").write_bytes((Path(folder) / "workers.log").read_bytes())
-    text = report.table(results)
-    (given.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    (given.out / "results.md").write_text(text)
-    print(text, end="")
+        for results in run(given, Path(folder)):
+            write(results, given.out, Path(folder))
+    print((given.out / "results.md").read_text(), end="")
     return 0
 
 
-def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Every suite in turn; one that fails is reported and does not stop the others."""
+def write(results: dict[str, Any], out: Path, folder: Path) -> None:
+    """results.json, results.md, and what the suites left in their folder."""
+    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (out / "results.md").write_text(report.table(results))
+    for made in (*folder.glob("growth.*"), *folder.glob("*.log")):
+        (out / made.name).write_bytes(made.read_bytes())
+
+
+def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    """The results after each suite: an interrupted run keeps what it has, a suite that fails stops no other."""
     peer = Peer(None, "left out by --no-peers") if given.no_peers else pykeen(say)
     skipped = {} if peer.python else {PYKEEN: peer.reason}
     plan = Plan(given.long, folder, peer, say, rounds=given.rounds, turn=given.turn)
@@ -74,11 +78,17 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         except WorkerFailed as failed:
             skipped[name] = str(failed)
         say(f"{name}: {time.perf_counter() - started:.0f} s")
+        yield gathered(given, about, suites, skipped) | {"seconds": time.perf_counter() - begun}
+
+
+def gathered(
+    given: argparse.Namespace, about: dict[str, Any], suites: dict[str, Any], skipped: dict[str, str]
+) -> dict[str, Any]:
+    """All that a reader of the numbers must know."""
     return {
         "when": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "mode": "long" if given.long else "short",
         "command": ["python", "-m", "bench", *sys.argv[1:]],
-        "seconds": time.perf_counter() - begun,
         "threads": THREADS,
         "rounds": given.rounds,
         "machine": about,

@@ -10,8 +10,8 @@ from bench.workers import Worker
 
 __all__ = ["growth", "plot"]
 
-BASE = {"entities": 2000, "dim": 32, "facts": 50_000}
-SHORT = {"entities": (500, 1000, 2000, 4000, 8000), "dim": (16, 32, 64, 128), "facts": (25_000, 50_000, 100_000)}
+BASE = {"entities": 2000, "dim": 32, "facts": 20_000}
+SHORT = {"entities": (500, 1000, 2000, 4000, 8000), "dim": (16, 32, 64, 128), "facts": (10_000, 20_000, 40_000)}
 LONG = {
     "entities": (500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000),
     "dim": (16, 32, 64, 128, 256, 512),
