@@ -26,11 +26,11 @@ from kgem.fit.point_estimate import EpochRecord, PointState, Validate, point_est
 from kgem.fit.variational_em import EMState, variational_em
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import SoftmaxObjective
-from kgem.model.posterior import Gaussian
+from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
 from kgem.model.scores import get_score
 
-__all__ = ["PHASES", "ThreePhases"]
+__all__ = ["PHASES", "FitResult", "ThreePhases"]
 
 PHASES = ("pretrain", "em", "retrain")
 RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
@@ -48,6 +48,17 @@ class Race:
     best: float = float("-inf")
     leading: dict[str, Tensor] = field(default_factory=dict)  # the leader's state, to go on from
     leading_numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What a fit leaves behind."""
+
+    point: Embeddings  # re-trained tables
+    posterior: Posterior  # q after EM, at its best on validation
+    strengths: Strengths  # learned by EM
+    mix: tuple[float, float]  # the (a, c) that re-training settled on
+    epochs: dict[str, int]  # spent in each phase, trials included
 
 
 class ThreePhases:
@@ -77,6 +88,7 @@ class ThreePhases:
         relations = np.tile(data.relation_counts, 2 if config.model.reciprocal else 1)
         self._counts = (data.entity_counts, relations)
         self.pretraining = PointState.start(self._start.clone(), config.pretrain, self._generator("pretrain"))
+        self.epochs = dict.fromkeys(PHASES, 0)
         self.em: EMState | None = None
         self.race: Race | None = None
 
@@ -100,6 +112,14 @@ class ThreePhases:
             self._variational_em()
         if self.phase == "retrain":
             self._retrain()
+
+    def result(self) -> FitResult:
+        """Tables, posterior and strengths of a fit that is done."""
+        assert self.em is not None and self.race is not None
+        means, log_stds = self.em.best, self.em.best_log_stds
+        q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
+        mix = self.config.retrain.candidates[self.race.leader]
+        return FitResult(self.race.state.best, q, self.em.strengths, mix, dict(self.epochs))
 
     def _pretrain(self) -> None:
         config = self.config.pretrain
@@ -166,5 +186,6 @@ class ThreePhases:
         point_estimate(state, self.objective, strengths, config, self._validate, lambda _, record: self._tell(record))
 
     def _tell(self, record: EpochRecord) -> None:
+        self.epochs[self.phase] += 1
         if self._on_epoch is not None:
             self._on_epoch(self, self.phase, record)

@@ -1,0 +1,52 @@
+"""Bayesian link prediction (end of Section 3.2): softmax probabilities averaged over samples of q."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from kgem.evaluate.ranking import TableScorer
+from kgem.model.embeddings import Embeddings
+
+__all__ = ["AverageScorer"]
+
+CHUNK = 2**14  # entities per pass where a normaliser is summed up
+
+
+class AverageScorer:
+    """Scores log( mean over samples of softmax_t f(h, r, t) ): log probabilities, already normalised."""
+
+    def __init__(self, samples: Sequence[Embeddings]) -> None:
+        self._scorers = [TableScorer(sample) for sample in samples]
+        self.n_entities = samples[0].n_entities
+        self.like = samples[0].entities
+        range_bytes = 2 * min(CHUNK, self.n_entities) * self.like.element_size()
+        self.bytes_per_query = sum(scorer.bytes_per_query for scorer in self._scorers) + range_bytes
+        self.bytes_per_entity = max(scorer.bytes_per_entity for scorer in self._scorers)
+
+    def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
+        """For some queries: a function that writes the log probabilities of entities start..stop into a block."""
+        writers = [scorer.prepare(heads, relations) for scorer in self._scorers]
+        log_z = torch.stack([self._log_normaliser(write, len(heads)) for write in writers])  # (samples, b)
+
+        def write_block(start: int, stop: int, block: Tensor) -> None:
+            total = torch.full_like(block, -torch.inf)
+            for write, z in zip(writers, log_z, strict=True):
+                write(start, stop, block)
+                torch.logaddexp(total, block.sub_(z[:, None]), out=total)
+            block.copy_(total).sub_(math.log(len(writers)))
+
+        return write_block
+
+    def _log_normaliser(self, write: Callable[[int, int, Tensor], None], n_queries: int) -> Tensor:
+        """log sum_t exp f(h, r, t) of each query, a range of entities at a time: (b,)."""
+        parts = []
+        for start in range(0, self.n_entities, CHUNK):
+            stop = min(start + CHUNK, self.n_entities)
+            block = self.like.new_empty(n_queries, stop - start)
+            write(start, stop, block)
+            parts.append(block.logsumexp(dim=1))
+        return torch.stack(parts).logsumexp(dim=0)
