@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +29,12 @@ PASSES = [
     *((name, True) for name in ("complex", "distmult", "hole", "transe-l2")),
     *((name, False) for name in ("complex", "cp")),
 ]
+
+
+def train_config(**changes: Any) -> TrainConfig:
+    """Settings that do not follow the defaults when those change."""
+    fixed = {"batch_size": 20, "optimizer": "adagrad", "learning_rate": 0.1, "half_life": 25.0, "patience": 10}
+    return TrainConfig(**(fixed | changes))
 
 
 def float_model(name: str = "complex", *, reciprocal: bool = True, scale: float = 1e-3, seed: int = 1) -> Embeddings:
@@ -99,7 +107,7 @@ def test_the_loss_after_one_pass_equals_the_obvious_version(name: str, reciproca
 
     The losses themselves are computed in float64: single precision would round such differences away.
     """
-    config = TrainConfig(epochs=1, batch_size=20, learning_rate=0.1)
+    config = train_config(epochs=1, batch_size=20, learning_rate=0.1)
     model = float_model(name, reciprocal=reciprocal)
     expected, other = (obvious_pass(model, config, seed=seed) for seed in (2, 3))
     start = full_loss(model)
@@ -120,7 +128,7 @@ def test_the_recorded_loss_is_the_mean_over_the_pass() -> None:
     """With a rate too small to move anything it is the loss itself."""
     model = float_model(scale=0.5)
     want = float(loss_over_facts(model, DATA.train)) / N_FACTS
-    _, records, _ = fit(model, TrainConfig(epochs=2, batch_size=7, learning_rate=1e-9))
+    _, records, _ = fit(model, train_config(epochs=2, batch_size=7, learning_rate=1e-9))
     assert [record.loss for record in records] == pytest.approx([want, want], rel=1e-5)
     assert [record.epoch for record in records] == [1, 2]
     assert all(record.seconds > 0 for record in records)
@@ -130,7 +138,7 @@ def test_the_recorded_loss_is_the_mean_over_the_pass() -> None:
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
 def test_every_optimizer_learns(optimizer: str) -> None:
     rate = {"adagrad": 0.1, "adam": 0.02, "sgd": 2.0}[optimizer]
-    config = TrainConfig(epochs=15, batch_size=20, learning_rate=rate, optimizer=optimizer)
+    config = train_config(epochs=15, batch_size=20, learning_rate=rate, optimizer=optimizer)
     _, records, _ = fit(float_model(scale=0.3), config)
     assert records[-1].loss < 0.8 * records[0].loss
 
@@ -140,13 +148,13 @@ def test_the_margin_objective_learns(name: str) -> None:
     model = float_model(name, scale=0.1)
     objective = MarginObjective(DATA.query_index, model, Prior(2, False), generator=seeded(0))
     before = breakdown(rank(model, DATA.reciprocal(DATA.train), DATA.filter_index), DATA).mrr
-    _, records, best = fit(model, TrainConfig(epochs=15, batch_size=50), objective=objective)
+    _, records, best = fit(model, train_config(epochs=15, batch_size=50), objective=objective)
     assert records[-1].loss < 0.8 * records[0].loss
     assert breakdown(rank(best, DATA.reciprocal(DATA.train), DATA.filter_index), DATA).mrr > 1.3 * before
 
 
 def test_a_seed_means_one_result() -> None:
-    config = TrainConfig(epochs=3, batch_size=20)
+    config = train_config(epochs=3, batch_size=20)
     one, again, other = (fit(float_model(), config, seed=seed)[2] for seed in (2, 2, 3))
     assert all(map(torch.equal, one.tables(), again.tables()))
     assert not torch.equal(one.entities, other.entities)
@@ -154,16 +162,34 @@ def test_a_seed_means_one_result() -> None:
 
 def test_going_on_from_a_state_equals_going_through() -> None:
     """Three epochs, then three more, are six."""
-    through = fit(float_model(), TrainConfig(epochs=6, batch_size=20))[2]
+    through = fit(float_model(), train_config(epochs=6, batch_size=20))[2]
     model = float_model()
-    state, _, _ = fit(model, TrainConfig(epochs=3, batch_size=20))
-    resumed = point_estimate(state, softmax(model), strengths_for(model), TrainConfig(epochs=6, batch_size=20))
+    state, _, _ = fit(model, train_config(epochs=3, batch_size=20))
+    resumed = point_estimate(state, softmax(model), strengths_for(model), train_config(epochs=6, batch_size=20))
     assert all(map(torch.equal, through.tables(), resumed.tables()))
+
+
+def test_a_restored_state_goes_on_bit_for_bit() -> None:
+    """In another process, or in the same state after it went on: nothing of the later epochs is left in it."""
+    model = float_model()
+    state, _, _ = fit(model, train_config(epochs=2))
+    tensors, numbers = state.tensors(), json.loads(json.dumps(state.numbers()))
+
+    def go_on(some: PointState) -> Embeddings:
+        objective = softmax(some.embeddings)
+        return point_estimate(some, objective, strengths_for(model), train_config(epochs=5)).clone()
+
+    through = go_on(state)
+    fresh = PointState.start(float_model(seed=9), train_config(epochs=5), seeded(9))
+    for some in (state, fresh):
+        some.restore(tensors, numbers)
+        assert some.good is None
+        assert all(map(torch.equal, go_on(some).tables(), through.tables()))
 
 
 def test_no_epochs_return_the_start() -> None:
     model = float_model()
-    _, records, best = fit(model, TrainConfig(epochs=0))
+    _, records, best = fit(model, train_config(epochs=0))
     assert not records
     assert torch.equal(best.entities, model.entities)
 
@@ -171,7 +197,7 @@ def test_no_epochs_return_the_start() -> None:
 def test_early_stopping_keeps_the_best() -> None:
     values = iter([0.1, 0.3, 0.2, 0.25, 0.9])
     model = float_model()
-    config = TrainConfig(epochs=50, batch_size=20, patience=2)
+    config = train_config(epochs=50, batch_size=20, patience=2)
     seen: list[Tensor] = []
     records: list[EpochRecord] = []
 
@@ -190,7 +216,7 @@ def test_early_stopping_keeps_the_best() -> None:
 
 def test_validation_is_every_so_often_and_at_the_end() -> None:
     model = float_model()
-    config = TrainConfig(epochs=7, batch_size=20, validate_every=3)
+    config = train_config(epochs=7, batch_size=20, validate_every=3)
     records: list[EpochRecord] = []
     point_estimate(
         PointState.start(model, config, seeded(2)),
@@ -229,7 +255,7 @@ class Faulty:
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
 def test_a_loss_that_is_not_a_number_rolls_back_with_a_smaller_rate(optimizer: str) -> None:
     model = float_model(scale=0.1)
-    config = TrainConfig(epochs=3, batch_size=20, optimizer=optimizer, half_life=None)
+    config = train_config(epochs=3, batch_size=20, optimizer=optimizer, half_life=None)
     steps = len(softmax(model).batches(20, seeded(0)))
     objective = Faulty(softmax(model), losses={steps + 2})  # the third step of the second epoch
     state, records, best = fit(model, config, objective=objective)
@@ -243,7 +269,7 @@ def test_a_loss_that_is_not_a_number_rolls_back_with_a_smaller_rate(optimizer: s
 
 def test_accumulators_are_rolled_back_as_well() -> None:
     model = float_model(scale=0.1)
-    config = TrainConfig(epochs=1, batch_size=20)
+    config = train_config(epochs=1, batch_size=20)
     kept = PointState.start(model.clone(), config, seeded(2)).optimizer.state()
     state = PointState.start(model, config, seeded(2))
     objective = Faulty(softmax(model), losses={2})
@@ -266,7 +292,7 @@ def test_a_last_step_that_spoils_the_tables_is_noticed() -> None:
     model = float_model(scale=0.1)
     steps = len(softmax(model).batches(20, seeded(0)))
     objective = Faulty(softmax(model), gradients={steps - 1})
-    state, records, best = fit(model, TrainConfig(epochs=1, batch_size=20, optimizer="sgd"), objective=objective)
+    state, records, best = fit(model, train_config(epochs=1, batch_size=20, optimizer="sgd"), objective=objective)
     assert state.rollbacks == 1
     assert len(records) == 1
     assert all(bool(t.isfinite().all()) for t in best.tables())
@@ -285,7 +311,7 @@ def test_an_epoch_that_cannot_even_begin_goes_back_one_further() -> None:
     steps = len(softmax(model).batches(20, seeded(0)))
     objective = Exploding(softmax(model))
     objective.inner = Forgiving(objective.inner, steps - 1)
-    state, records, best = fit(model, TrainConfig(epochs=3, batch_size=20), objective=objective)
+    state, records, best = fit(model, train_config(epochs=3, batch_size=20), objective=objective)
     assert state.rollbacks == 1
     assert np.isfinite([record.loss for record in records]).all()
     assert float(best.entities.abs().max()) < 100
@@ -309,7 +335,7 @@ def test_after_two_rollbacks_it_gives_up() -> None:
     model = float_model(scale=0.1)
     objective = Faulty(softmax(model), losses={1, 3, 5})
     with pytest.raises(Diverged, match=r"epoch 1, also after 2 restarts.*\n.*lower the learning rate") as error:
-        fit(model, TrainConfig(epochs=3, batch_size=20), objective=objective)
+        fit(model, train_config(epochs=3, batch_size=20), objective=objective)
     assert error.value.exit_code == 1
     assert objective.calls == 6
 
@@ -317,7 +343,7 @@ def test_after_two_rollbacks_it_gives_up() -> None:
 def test_two_rollbacks_are_still_survived() -> None:
     model = float_model(scale=0.1)
     objective = Faulty(softmax(model), losses={1, 3})
-    state, records, _ = fit(model, TrainConfig(epochs=3, batch_size=20), objective=objective)
+    state, records, _ = fit(model, train_config(epochs=3, batch_size=20), objective=objective)
     assert (state.rollbacks, state.slower) == (2, 1 / 16)
     assert len(records) == 3
 
@@ -325,11 +351,11 @@ def test_two_rollbacks_are_still_survived() -> None:
 def test_a_rate_that_is_far_too_large_is_an_error_with_a_remedy() -> None:
     model = float_model(scale=0.5)
     with pytest.raises(Diverged, match="learning rate"):
-        fit(model, TrainConfig(epochs=50, batch_size=20, optimizer="sgd", learning_rate=1e30))
+        fit(model, train_config(epochs=50, batch_size=20, optimizer="sgd", learning_rate=1e30))
 
 
 def test_a_start_that_is_not_a_number_is_an_error() -> None:
     model = float_model()
     model.entities[0, 0] = math.nan
     with pytest.raises(Diverged, match="before the first step"):
-        fit(model, TrainConfig(epochs=1, batch_size=20))
+        fit(model, train_config(epochs=1, batch_size=20))
