@@ -89,6 +89,13 @@ def test_round_trip_and_files(tmp_path: Path) -> None:
     assert (record.sha256, record.size) == (hashlib.sha256(content_of_file).hexdigest(), len(content_of_file))
 
 
+def test_whoever_may_read_the_folder_may_read_its_files(tmp_path: Path) -> None:
+    write(tmp_path / "s")
+    (tmp_path / "plain.txt").write_text("")
+    usual = (tmp_path / "plain.txt").stat().st_mode & 0o777
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "s").iterdir()} == {usual}
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_dtype_keeps_every_bit(tmp_path: Path, dtype: torch.dtype) -> None:
     size = torch.empty(0, dtype=dtype).element_size()

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +138,7 @@ def _fill(
     for group, tensors in sorted(groups.items()):
         path = folder / f"{group}{TENSORS}"
         save_file(dict(tensors), path)
+        path.chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
         files[path.name] = _to_disk(path)
     for name, document in sorted(documents.items()):
         path = folder / f"{name}{DOCUMENT}"
@@ -165,6 +165,8 @@ def _to_disk(path: Path) -> FileRecord:
 
 
 def _kgem_version() -> str:
+    from importlib import metadata  # slow to import
+
     try:
         return metadata.version("kgem")
     except metadata.PackageNotFoundError:  # run from the source folder, not installed
