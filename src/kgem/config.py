@@ -59,9 +59,16 @@ class EMConfig(TrainConfig):
     carry_accumulators: bool = Field(True, description="go on with pre-training's accumulators: no shock at the start")
     e_epochs: int = Field(0, ge=0, description="T_E: epochs before the strengths move")
     beta: float = Field(0.1, gt=0, le=1, description="weight of prior and entropy; 1 is the paper")
-    m_step: Literal["sample", "exact"] = Field(
-        "sample", description="Eq. 17 from the step's sample (the paper), or once per epoch from its exact expectation"
+    m_step: Literal["sample", "exact", "gradient"] = Field(
+        "sample",
+        description="Eq. 17 from the step's sample (the paper), or once per epoch from its exact expectation, "
+        "or gradient steps on log lambda (slow)",
     )
+    samples: int = Field(1, ge=1, description="S: draws from q per step; 1 is the paper")
+    settled: float = Field(
+        0.01, ge=0, description="stop when Eq. 17's optimum moves by less (median, relative) for 3 epochs; 0: never"
+    )
+    restarts: int = Field(2, ge=0, description="new starts after a collapse, each with a quarter of beta; 0: report it")
 
 
 class RetrainConfig(TrainConfig):

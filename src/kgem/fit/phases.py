@@ -12,7 +12,8 @@ means, and the one that leads goes on. a = 1, c = 0 is the paper's recipe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.config import Config, TrainConfig
+from kgem.config import Config, EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
-from kgem.fit.point_estimate import EpochRecord, PointState, Validate, point_estimate
+from kgem.errors import Collapsed
+from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, point_estimate
 from kgem.fit.variational_em import EMState, variational_em
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import SoftmaxObjective
@@ -34,6 +36,8 @@ __all__ = ["PHASES", "FitResult", "ThreePhases"]
 
 PHASES = ("pretrain", "em", "retrain")
 RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
+
+LOG = logging.getLogger(__name__)
 
 OnEpoch = Callable[["ThreePhases", str, EpochRecord], None]
 
@@ -49,6 +53,27 @@ class Race:
     leading: dict[str, Tensor] = field(default_factory=dict)  # the leader's state, to go on from
     leading_numbers: dict[str, Any] = field(default_factory=dict)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of everything in the race that is a tensor."""
+        return prefixed("state", self.state.tensors()) | prefixed("leading", self.leading)
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything else in the race, for JSON."""
+        return {
+            "state": self.state.numbers(),
+            "candidate": self.candidate,
+            "leader": self.leader,
+            "best": self.best,
+            "leading": dict(self.leading_numbers),
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Mutates: back to where `tensors` and `numbers` were taken."""
+        self.state.restore(below("state.", tensors), numbers["state"])
+        self.candidate, self.leader, self.best = numbers["candidate"], numbers["leader"], numbers["best"]
+        self.leading = {name: tensor.clone() for name, tensor in below("leading.", tensors).items()}
+        self.leading_numbers = dict(numbers["leading"])
+
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
@@ -58,7 +83,8 @@ class FitResult:
     posterior: Posterior  # q after EM, at its best on validation
     strengths: Strengths  # learned by EM
     mix: tuple[float, float]  # the (a, c) that re-training settled on
-    epochs: dict[str, int]  # spent in each phase, trials included
+    epochs: dict[str, int]  # spent in each phase, trials and restarts included
+    events: tuple[dict[str, Any], ...]  # what went wrong on the way and was put right
 
 
 class ThreePhases:
@@ -89,6 +115,7 @@ class ThreePhases:
         self._counts = (data.entity_counts, relations)
         self.pretraining = PointState.start(self._start.clone(), config.pretrain, self._generator("pretrain"))
         self.epochs = dict.fromkeys(PHASES, 0)
+        self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
         self.race: Race | None = None
 
@@ -119,7 +146,39 @@ class ThreePhases:
         means, log_stds = self.em.best, self.em.best_log_stds
         q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
         mix = self.config.retrain.candidates[self.race.leader]
-        return FitResult(self.race.state.best, q, self.em.strengths, mix, dict(self.epochs))
+        return FitResult(self.race.state.best, q, self.em.strengths, mix, dict(self.epochs), tuple(self.events))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of everything in the fit that is a tensor: with `numbers`, all that `restore` needs."""
+        return {
+            name: t for part, state in self._states().items() for name, t in prefixed(part, state.tensors()).items()
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything else in the fit, for JSON."""
+        return {
+            "phase": self.phase,
+            "epochs": dict(self.epochs),
+            "events": [dict(event) for event in self.events],
+            **{part: state.numbers() for part, state in self._states().items()},
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Mutates a fit of the same graph and settings: back to where `tensors` and `numbers` were taken."""
+        self.phase = numbers["phase"]
+        self.epochs = dict(numbers["epochs"])
+        self.events = [dict(event) for event in numbers["events"]]
+        if "em" in numbers:
+            self.em = self._start_em()
+        if "race" in numbers:
+            self.race = Race(self._start_retraining())
+        for part, state in self._states().items():
+            state.restore(below(f"{part}.", tensors), numbers[part])
+
+    def _states(self) -> dict[str, PointState | EMState | Race]:
+        """The states of the phases that have begun."""
+        states = {"pretraining": self.pretraining, "em": self.em, "race": self.race}
+        return {part: state for part, state in states.items() if state is not None}
 
     def _pretrain(self) -> None:
         config = self.config.pretrain
@@ -137,17 +196,46 @@ class ThreePhases:
             )
             strengths = Strengths(*(optimum.reciprocal() for optimum in optima))
         state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
-        if config.carry_accumulators:
+        if config.carry_accumulators and config.optimizer == self.config.pretrain.optimizer:
             state.mean_optimizer.restore(self.pretraining.optimizer.state())
         return state
 
+    def em_config(self) -> EMConfig:
+        """The settings of EM as it stands: a quarter of beta for every collapse so far."""
+        config = self.config.em
+        return config.model_copy(update={"beta": config.beta / 4**self.collapses})
+
+    @property
+    def collapses(self) -> int:
+        """How often EM has begun anew."""
+        return sum(event["event"] == "collapse" for event in self.events)
+
     def _variational_em(self) -> None:
-        assert self.em is not None
-        variational_em(
-            self.em, self.objective, self.prior, self.config.em, self._validate, lambda _, record: self._tell(record)
-        )
+        while True:
+            assert self.em is not None
+            config = self.em_config()
+            variational_em(
+                self.em, self.objective, self.prior, config, self._validate, lambda _, record: self._tell(record)
+            )
+            if not self.em.collapsed:
+                break
+            self._recover(self.em, config)
         self.race = Race(self._start_retraining())
         self.phase = "retrain"
+
+    def _recover(self, collapsed: EMState, config: EMConfig) -> None:
+        """Mutates: EM begins anew with a smaller beta; raises when that has been tried enough."""
+        what = f"q fell back to the prior in epoch {collapsed.epoch} of variational EM (beta = {config.beta:g})"
+        if self.collapses >= config.restarts:
+            raise Collapsed(
+                f"{what}: it predicts no better than chance and its means drown in its noise",
+                where="phase em",
+                remedy="lower em.beta to a quarter, with em.initial_strengths = optimal and em.e_epochs = 0; "
+                "if that does not help, lower model.dim: the graph may have too few facts, or nothing to learn",
+            )
+        self.events.append({"event": "collapse", "phase": "em", "epoch": collapsed.epoch, "beta": config.beta})
+        LOG.warning("%s; it starts again from the pre-trained tables with beta = %g", what, self.em_config().beta)
+        self.em = self._start_em()
 
     def _start_retraining(self) -> PointState:
         assert self.em is not None
@@ -189,3 +277,8 @@ class ThreePhases:
         self.epochs[self.phase] += 1
         if self._on_epoch is not None:
             self._on_epoch(self, self.phase, record)
+
+
+def prefixed(prefix: str, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors under longer names; `below` undoes it."""
+    return {f"{prefix}.{name}": tensor for name, tensor in named.items()}

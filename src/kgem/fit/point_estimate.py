@@ -92,6 +92,7 @@ class PointState:
         self.generator.set_state(tensors["generator"].cpu())
         self.epoch, self.slower, self.rollbacks = numbers["epoch"], numbers["slower"], numbers["rollbacks"]
         self.stopping = EarlyStopping(**numbers["stopping"])
+        self.good = None  # it belongs to where the state was before
         self.good = None  # what was good later is not where this run has been
 
 

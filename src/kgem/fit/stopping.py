@@ -1,10 +1,10 @@
-"""When to stop: the best value so far and how long it has stood; sees numbers only."""
+"""When to stop: how long the best value has stood, or how long nothing has moved; sees numbers only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EarlyStopping"]
+__all__ = ["EarlyStopping", "Settling"]
 
 
 @dataclass
@@ -31,3 +31,27 @@ class EarlyStopping:
     @property
     def done(self) -> bool:
         return self.waited >= self.patience
+
+
+@dataclass
+class Settling:
+    """Stops once, `patience` times in a row, `drift` was below the tolerance and `value` moved by less than a tenth.
+
+    Both are relative changes. A tolerance of 0 never stops.
+    """
+
+    tolerance: float
+    patience: int = 3
+    last: float = float("nan")  # the value before
+    calm: int = 0
+
+    def update(self, drift: float, value: float) -> None:
+        """Mutates: take note of a drift and a value; what is not a number has not settled."""
+        moved = abs(value - self.last)
+        still = drift < self.tolerance and moved < 0.1 * self.tolerance * abs(self.last)
+        self.calm = self.calm + 1 if still else 0
+        self.last = value
+
+    @property
+    def done(self) -> bool:
+        return self.calm >= self.patience
