@@ -68,7 +68,7 @@ def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     plan = Plan(given.long, folder, peer, say, rounds=given.rounds, turn=given.turn)
     plan.log.touch()
     suites: dict[str, Any] = {}
-    about = machine()
+    about = {"machine": machine(), "ours": our_version()}
     begun = time.perf_counter()
     for name in given.only or [name for name in SUITES if given.long or name not in LONG_ONLY]:
         say(f"{name} ...")
@@ -91,8 +91,8 @@ def gathered(
         "command": ["python", "-m", "bench", *sys.argv[1:]],
         "threads": THREADS,
         "rounds": given.rounds,
-        "machine": about,
-        "versions": versions(suites),
+        "machine": about["machine"],
+        "versions": versions(about["ours"], suites),
         "claims": report.claims(suites),
         "suites": suites,
         "skipped": skipped,
@@ -117,16 +117,23 @@ def machine() -> dict[str, Any]:
     return about | {"system": f"{platform.system()} {platform.release()}", "load_before": os.getloadavg()[0]}
 
 
-def versions(suites: dict[str, Any]) -> dict[str, str]:
-    """Of us, of the interpreter, and of what the workers said they run."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    found = {
+def our_version() -> dict[str, str]:
+    """Taken before anything runs; a tree with changes that no commit has says so."""
+
+    def git(*command: str) -> str:
+        return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = " with changes" if git("status", "--porcelain", "--", "src", "bench") else ""
+    return {
         "kgem": importlib.metadata.version("kgem"),
-        "commit": commit.stdout.strip() or "unknown",
+        "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed,
         "python": platform.python_version(),
     }
+
+
+def versions(ours: dict[str, str], suites: dict[str, Any]) -> dict[str, str]:
+    """Ours, and those of what the workers said they run."""
+    found = dict(ours)
     for graphs in (suites.get("epoch", {}), suites.get("evaluation", {})):
         for result in graphs.values():
             for each in result.values():

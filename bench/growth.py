@@ -17,7 +17,7 @@ LONG = {
     "dim": (16, 32, 64, 128, 256, 512),
     "facts": (25_000, 50_000, 100_000, 200_000, 400_000, 800_000),
 }
-RELATIONS = 20
+RELATIONS = 500  # many, so that the number of queries hardly depends on that of entities
 BATCH = 1000
 
 
