@@ -29,10 +29,11 @@ class TrainConfig(Section):
     """A run of Algorithm 1."""
 
     epochs: int = Field(100, ge=0, description="at most this many")
-    batch_size: int = Field(100, ge=1, description="queries per step")
+    batch_size: int | None = Field(None, ge=1, description="queries per step; none: about 250 steps an epoch")
     optimizer: str = Field("adagrad", description="adagrad, adam or sgd")
     learning_rate: float = Field(0.3, gt=0, description="at the start")
     half_life: float | None = Field(None, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
+    averaging: float = Field(0.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     patience: int = Field(5, ge=1, description="validations without gain before stopping")
     min_gain: float = Field(1e-4, ge=0, description="what counts as a gain in MRR")
     validate_every: int = Field(1, ge=1, description="epochs between validations")
@@ -41,6 +42,7 @@ class TrainConfig(Section):
 class PretrainConfig(TrainConfig):
     """Phase 1: a point estimate with strengths by rule."""
 
+    averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     rule: Literal["conventional", "uniform"] = Field("conventional", description="strength * n (Eq. 6), or * mean(n)")
     strength: float = Field(0.03, gt=0, description="the shared factor lambda")
 
@@ -75,6 +77,7 @@ class RetrainConfig(TrainConfig):
     """Phase 3: a point estimate with the learned strengths."""
 
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
+    averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     start: Literal["warm", "fresh"] = Field("warm", description="from the EM means, or from random tables")
     candidates: tuple[tuple[float, float], ...] = Field(
         ((1.0, 0.0), (5.0, 0.0), (1.0, 0.5), (1.0, 2.0)),

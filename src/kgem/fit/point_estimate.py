@@ -47,6 +47,8 @@ class PointState:
     generator: torch.Generator  # of the order of queries
     stopping: EarlyStopping
     best: Embeddings
+    average: Embeddings  # of the tables over the last steps: what is validated and kept
+    steps: int = 0
     epoch: int = 0
     slower: float = 1.0  # factor on the rate after a rollback
     rollbacks: int = 0
@@ -60,40 +62,39 @@ class PointState:
             generator=generator,
             stopping=EarlyStopping(config.patience, config.min_gain),
             best=embeddings.clone(),
+            average=embeddings.clone(),
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
-        tables = {"entities": self.embeddings.entities, "relations": self.embeddings.relations}
-        best = {"best.entities": self.best.entities, "best.relations": self.best.relations}
         accumulators = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
-        return {
-            **{name: tensor.clone() for name, tensor in (tables | best).items()},
-            **accumulators,
-            "generator": self.generator.get_state(),
-        }
+        copies = {name: tensor.clone() for name, tensor in self._tables().items()}
+        return copies | accumulators | {"generator": self.generator.get_state()}
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the state, for JSON."""
-        return {
-            "epoch": self.epoch,
-            "slower": self.slower,
-            "rollbacks": self.rollbacks,
-            "stopping": asdict(self.stopping),
-        }
+        plain = {name: getattr(self, name) for name in ("epoch", "steps", "slower", "rollbacks")}
+        return plain | {"stopping": asdict(self.stopping)}
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
-        self.embeddings.entities.copy_(tensors["entities"])
-        self.embeddings.relations.copy_(tensors["relations"])
-        self.best.entities.copy_(tensors["best.entities"])
-        self.best.relations.copy_(tensors["best.relations"])
+        for name, table in self._tables().items():
+            table.copy_(tensors[name])
         self.optimizer.restore(below("optimizer.", tensors))
         self.generator.set_state(tensors["generator"].cpu())
-        self.epoch, self.slower, self.rollbacks = numbers["epoch"], numbers["slower"], numbers["rollbacks"]
+        for name in ("epoch", "steps", "slower", "rollbacks"):
+            setattr(self, name, numbers[name])
         self.stopping = EarlyStopping(**numbers["stopping"])
-        self.good = None  # it belongs to where the state was before
-        self.good = None  # what was good later is not where this run has been
+        self.good = None
+
+    def _tables(self) -> dict[str, Tensor]:
+        """The live tables, by name."""
+        groups = {"now": self.embeddings, "best": self.best, "average": self.average}
+        return {
+            f"{group}.{side}": table
+            for group, embeddings in groups.items()
+            for side, table in zip(("entities", "relations"), embeddings.tables(), strict=True)
+        }
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -113,18 +114,18 @@ def point_estimate(
     schedule = Schedule(config.learning_rate, config.half_life)
     while state.epoch < config.epochs and not state.stopping.done:
         begun = time.perf_counter()
-        loss = run_epoch(state, objective, strengths, config.batch_size, schedule)
+        loss = run_epoch(state, objective, strengths, config, schedule)
         if not math.isfinite(loss):
             roll_back(state)
             continue
         state.epoch += 1
         mrr = None
         if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
-            mrr = validate(state.embeddings)
+            mrr = validate(state.average)
             if state.stopping.update(mrr, state.epoch):
-                copy_tables(state.embeddings, state.best)
+                copy_tables(state.average, state.best)
         elif validate is None:
-            copy_tables(state.embeddings, state.best)
+            copy_tables(state.average, state.best)
         if on_epoch is not None:
             rate = state.slower * schedule.at(state.epoch)
             seconds = time.perf_counter() - begun
@@ -134,10 +135,10 @@ def point_estimate(
 
 
 def run_epoch(
-    state: PointState, objective: Objective, strengths: Strengths, batch_size: int, schedule: Schedule
+    state: PointState, objective: Objective, strengths: Strengths, config: TrainConfig, schedule: Schedule
 ) -> float:
     """Lines 3-5 for every query once; mutates the tables. Returns the data term; not finite if it or a table is not."""
-    batches = objective.batches(batch_size, state.generator)
+    batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
     total = 0.0
     for step, batch in enumerate(batches):
         loss, gradients = objective(state.embeddings, strengths, batch)
@@ -148,7 +149,24 @@ def run_epoch(
         total += loss * len(batch)
         rate = state.slower * schedule.at(state.epoch + step / len(batches))
         state.optimizer.step(gradients, rate)
+        state.steps += 1
+        average(state.embeddings, state.average, state.steps, config.averaging * len(batches))
     return total / objective.n_items if all(map(is_finite, state.embeddings.tables())) else math.nan
+
+
+def average(tables: Embeddings, averages: Embeddings, step: int, window: float) -> None:
+    """Mutates the averages: exponential ones over about `window` steps, plain ones before there are as many.
+
+    The iterates of a constant rate hover around the optimum; their average is closer to it than any of them.
+    """
+    weight = 1 / min(step, max(window, 1.0))
+    for new, mean in zip(tables.tables(), averages.tables(), strict=True):
+        mean.lerp_(new, weight) if weight < 1 else mean.copy_(new)
+
+
+def default_batch_size(n_items: int) -> int:
+    """About 250 steps an epoch: many enough on a small graph, large enough on a large one to be fast."""
+    return min(max(round(n_items / 250), 64), 1024)
 
 
 def is_finite(table: Tensor) -> bool:
@@ -182,8 +200,9 @@ def roll_back(state: PointState) -> None:
             f"also after {MAX_ROLLBACKS} restarts of the epoch with a smaller rate",
             remedy="lower the learning rate, or raise the initial strength",
         )
-    for table, good in zip(state.embeddings.tables(), state.good.tables, strict=True):
+    for table, mean, good in zip(state.embeddings.tables(), state.average.tables(), state.good.tables, strict=True):
         table.copy_(good)
+        mean.copy_(good)
     state.optimizer.restore(state.good.accumulators)
     state.slower /= 4
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from kgem.config import EMConfig
 from kgem.errors import Diverged
 from kgem.fit.optimizer import Optimizer, Schedule
-from kgem.fit.point_estimate import EpochRecord, Validate, below, copy_tables, is_finite
-from kgem.fit.stopping import EarlyStopping, Settling
+from kgem.fit.point_estimate import EpochRecord, Validate, below, copy_tables, default_batch_size, is_finite
+from kgem.fit.stopping import Collapse, EarlyStopping, Settling
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, Objective
 from kgem.model.posterior import Gaussian
@@ -29,10 +29,6 @@ __all__ = ["Bound", "EMState", "elbo", "variational_em"]
 
 SIDES = ("entities", "relations")
 Norms = list[Tensor]  # ||x||_p^p of each row, one tensor per table
-
-# Collapse: less than this share of log N_e is gained over chance, by means smaller than this share of the noise.
-COLLAPSE_GAIN = 0.02
-COLLAPSE_SIGNAL = 0.1
 
 
 @dataclass
@@ -48,12 +44,12 @@ class EMState:
     noise: torch.Generator
     stopping: EarlyStopping
     settling: Settling
+    collapse: Collapse
     optima: Strengths  # 1/lambda of Eq. 17 after the last epoch; not a number before the first
     best: Embeddings
     best_log_stds: Gradients
     sample: Embeddings  # scratch: one draw of both tables
     epoch: int = 0
-    collapsed: bool = False  # q fell back to the prior: it learned nothing
 
     @classmethod
     def start(
@@ -76,6 +72,7 @@ class EMState:
             noise=noise,
             stopping=EarlyStopping(config.patience, config.min_gain),
             settling=Settling(config.settled),
+            collapse=Collapse(math.log(means.n_entities)),
             optima=Strengths(*(torch.full_like(lam, math.nan) for lam in strengths)),
             best=means.clone(),
             best_log_stds=Gradients(*(t.clone() for t in log_stds)),
@@ -108,9 +105,9 @@ class EMState:
         """Everything else in the state, for JSON."""
         return {
             "epoch": self.epoch,
-            "collapsed": self.collapsed,
             "stopping": asdict(self.stopping),
             "settling": asdict(self.settling),
+            "collapse": asdict(self.collapse),
         }
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
@@ -121,9 +118,10 @@ class EMState:
         self.std_optimizer.restore(below("std_optimizer.", tensors))
         self.generator.set_state(tensors["generator.order"].cpu())
         self.noise.set_state(tensors["generator.noise"].cpu())
-        self.epoch, self.collapsed = numbers["epoch"], numbers["collapsed"]
+        self.epoch = numbers["epoch"]
         self.stopping = EarlyStopping(**numbers["stopping"])
         self.settling = Settling(**numbers["settling"])
+        self.collapse = Collapse(**numbers["collapse"])
 
     def _tables(self) -> dict[str, Tensor]:
         """The live tensors, by name."""
@@ -146,14 +144,14 @@ def variational_em(
     validate: Validate | None = None,
     on_epoch: Callable[[EMState, EpochRecord], None] | None = None,
 ) -> None:
-    """Algorithm 2, from wherever the state stands; mutates it. Also stops when settled, or collapsed."""
-    while state.epoch < config.epochs and not (state.stopping.done or state.settling.done or state.collapsed):
+    """Algorithm 2, from wherever the state stands; mutates it. Also ends when settled, or collapsed."""
+    while state.epoch < config.epochs and not (state.stopping.done or state.settling.done or state.collapse.done):
         begun = time.perf_counter()
         loss = run_epoch(state, objective, prior, config)
         if not math.isfinite(loss):
             raise Diverged(f"the loss is not a number in EM epoch {state.epoch + 1}", remedy="lower em.learning_rate")
         state.epoch += 1
-        state.collapsed = has_collapsed(state, loss)
+        state.collapse.update(loss, signal_to_noise(state))
         mrr = None
         if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
             mrr = validate(state.means)
@@ -172,13 +170,13 @@ def variational_em(
             best = state.stopping.best if state.stopping.best_epoch else None
             extra = bound._asdict() | {"elbo": bound.elbo}
             extra |= {"drift": drift} if math.isfinite(drift) else {}
-            extra |= {"collapsed": 1.0} if state.collapsed else {}
+            extra |= {"collapsed": 1.0} if state.collapse.done else {}
             on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, best, extra))
 
 
 def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConfig) -> float:
     """Lines 3-9 for every query once; mutates the state. Returns the expected data term of L / N'."""
-    batches = objective.batches(config.batch_size, state.generator)
+    batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
     mean_rate, std_rate, strength_rate = (
         Schedule(rate, config.half_life)
         for rate in (config.learning_rate, config.std_learning_rate, config.strength_rate)
@@ -289,12 +287,6 @@ def take_optima(state: EMState, prior: Prior, norms: Norms) -> float:
         changes.append((new / old - 1).abs())
         old.copy_(new)
     return float(torch.cat(changes).median())
-
-
-def has_collapsed(state: EMState, loss: float) -> bool:
-    """Whether q fell back to the prior: it predicts no better than chance, and its means drown in its noise."""
-    chance = math.log(state.means.n_entities)
-    return loss > (1 - COLLAPSE_GAIN) * chance and signal_to_noise(state) < COLLAPSE_SIGNAL
 
 
 def signal_to_noise(state: EMState) -> float:
