@@ -217,7 +217,7 @@ class ThreePhases:
             variational_em(
                 self.em, self.objective, self.prior, config, self._validate, lambda _, record: self._tell(record)
             )
-            if not self.em.collapsed:
+            if not self.em.collapse.done:
                 break
             self._recover(self.em, config)
         self.race = Race(self._start_retraining())

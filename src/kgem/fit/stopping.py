@@ -1,10 +1,10 @@
-"""When to stop: how long the best value has stood, or how long nothing has moved; sees numbers only."""
+"""When to stop: the best value has stood long, nothing moves any more, or nothing is learned; sees numbers only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EarlyStopping", "Settling"]
+__all__ = ["Collapse", "EarlyStopping", "Settling"]
 
 
 @dataclass
@@ -55,3 +55,29 @@ class Settling:
     @property
     def done(self) -> bool:
         return self.calm >= self.patience
+
+
+@dataclass
+class Collapse:
+    """Notices that q fell back to the prior: no better than chance and without hope, `patience` times in a row.
+
+    Either alone can be passing: at the start of EM noise may drown what is known already, and a model of many
+    dimensions works with means that are far below the noise in each.
+    """
+
+    chance: float  # the loss of guessing: log N_e
+    patience: int = 3
+    min_gain: float = 0.02  # share of the chance loss that counts as having learned something
+    low_signal: float = 0.1  # squared means over variances below which the means have drowned
+    signal: float = float("inf")  # the one before
+    hopeless: int = 0
+
+    def update(self, loss: float, signal: float) -> None:
+        """Mutates: take note of an epoch's expected loss per fact and signal-to-noise ratio."""
+        drowned = signal < self.low_signal and signal < 1.1 * self.signal  # and does not come up again
+        self.hopeless = self.hopeless + 1 if drowned and loss > (1 - self.min_gain) * self.chance else 0
+        self.signal = signal
+
+    @property
+    def done(self) -> bool:
+        return self.hopeless >= self.patience
