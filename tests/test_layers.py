@@ -39,7 +39,19 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "model": ("scores", "embeddings", "prior", "posterior", "kernels", "objective"),
     "fit": ("optimizer", "stopping", "checkpoint", "point_estimate", "variational_em", "phases", "search"),
     "evaluate": ("ranking", "averaging", "metrics", "contest", "calibration"),
-    "use": ("artifact", "predict", "drawing", "figures", "report", "export", "serve"),
+    "use": (
+        "fitted",
+        "artifact",
+        "predict",
+        "missing",
+        "model",
+        "fitting",
+        "drawing",
+        "figures",
+        "report",
+        "export",
+        "serve",
+    ),
     "cli": ("console", "progress", "tables", "output", "reading", "data", "demo"),
 }
 ORDER = [f"{floor}.{name}" if floor else name for floor, names in FLOORS.items() for name in names]

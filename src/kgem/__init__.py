@@ -1,1 +1,68 @@
-"""kgem: knowledge graph embeddings whose regularisers tune themselves."""
+"""kgem: knowledge graph embeddings whose regularisers tune themselves.
+
+    data = kgem.Dataset.load("graph.tsv")             # or a folder, or a catalogue name
+    model = kgem.fit(data, model="complex", dim=100)  # all three phases
+    model.predict(head="France", relation="borders", top=5)
+    model.save("models/world"); kgem.load("models/world")
+
+Nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from kgem import errors
+
+if TYPE_CHECKING:
+    from kgem.config import Config
+    from kgem.data.dataset import Dataset
+    from kgem.errors import KgemError
+    from kgem.use.fitting import fit
+    from kgem.use.model import Model, load
+    from kgem.use.predict import Query
+
+    __version__: str
+
+__all__ = ["Config", "Dataset", "KgemError", "Model", "Query", "__version__", "errors", "fit", "load"]
+
+_HOMES = {
+    "Config": "kgem.config",
+    "Dataset": "kgem.data.dataset",
+    "KgemError": "kgem.errors",
+    "Model": "kgem.use.model",
+    "Query": "kgem.use.predict",
+    "load": "kgem.use.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("kgem")
+        except PackageNotFoundError:  # run from the source folder, not installed
+            return "source"
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kgem' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _CallablePackage(ModuleType):
+    """kgem.fit is both the folder of the algorithms and the function that runs them."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """See kgem.use.fitting.fit."""
+        from kgem.use.fitting import fit
+
+        return fit(*args, **kwargs)
+
+
+import_module("kgem.fit").__class__ = _CallablePackage

@@ -1,0 +1,190 @@
+"""From a graph and settings to a Model: splits where there are none, validation, the three phases, the best mode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from kgem.config import Config
+from kgem.data.dataset import Dataset, IntArray, LongArray
+from kgem.data.splits import make_split
+from kgem.errors import ConfigError
+from kgem.evaluate.calibration import fit_temperature
+from kgem.evaluate.metrics import summarise
+from kgem.evaluate.ranking import Scorer, rank
+from kgem.fit.phases import FitResult, ThreePhases
+from kgem.fit.point_estimate import EpochRecord
+from kgem.model.embeddings import Embeddings
+from kgem.use.fitted import MODES, affordable_samples
+from kgem.use.model import Model
+
+__all__ = ["Prepared", "choose_mode", "finish", "fit", "prepare", "settings", "validator"]
+
+VALIDATION_QUERIES = 20_000  # of a huge validation split, as many are ranked after each epoch
+CONTEST_QUERIES, CONTEST_CELLS, FEWEST = 4096, 2**26, 256  # likewise for the choice of the mode, where scores are kept
+
+Progress = Callable[[str, EpochRecord], None]  # hears the phase and what its epoch amounted to
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A graph to fit, and how it was split if it had to be."""
+
+    data: Dataset
+    split: Mapping[str, Any] | None  # seed and report of the split; None if the graph came with its splits
+
+
+def fit(
+    data: Any,
+    model: str | None = None,
+    dim: int | None = None,
+    seed: int | None = None,
+    *,
+    config: Config | None = None,
+    progress: Progress | None = None,
+    valid: float = 0.1,
+    test: float = 0.1,
+    **overrides: Any,
+) -> Model:
+    """Fit a graph through all three phases.
+
+    `data` is a Dataset or anything that Dataset.load takes. `model`, `dim` and `seed` go before the `config`, and so do
+    overrides, as nested dicts (`em={"beta": 0.3}`) or dotted (`**{"em.beta": 0.3}`). A graph without validation facts
+    is split: `valid` and `test` are the shares, or numbers of facts, that are kept from training.
+    """
+    named = {"model.score": model, "model.dim": dim, "seed": seed}
+    chosen = settings(config, {**{k: v for k, v in named.items() if v is not None}, **overrides})
+    prepared = prepare(data, chosen.seed, valid, test)
+    on_epoch = None if progress is None else (lambda _, phase, record: progress(phase, record))
+    begun = time.perf_counter()
+    phases = ThreePhases(prepared.data, chosen, validator(prepared.data, chosen.seed), on_epoch)
+    phases.run()
+    return finish(phases.result(), prepared, chosen, seconds=time.perf_counter() - begun)
+
+
+def settings(config: Config | None, overrides: Mapping[str, Any]) -> Config:
+    """The configuration with some settings changed; keys may be dotted, values nested dicts."""
+    content = (config or Config()).model_dump()
+    for key, value in overrides.items():
+        *sections, name = key.split(".")
+        place = content
+        for section in sections:
+            place = place.get(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{section!r} of {key!r} is a setting, not a section", remedy="see docs/settings.md")
+        if sections and not place:
+            raise ConfigError(f"there is no section {'.'.join(sections)!r}", remedy=f"one of {_sections(content)}")
+        both = isinstance(value, Mapping) and isinstance(place.get(name), dict)
+        place[name] = {**place[name], **value} if both else value
+    try:
+        return Config.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{where}: {first['msg']}", remedy="see the settings' bounds in kgem.config") from error
+
+
+def _sections(content: Mapping[str, Any]) -> str:
+    return ", ".join(name for name, value in content.items() if isinstance(value, dict))
+
+
+def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> Prepared:
+    """The graph, split if it has no validation facts. A test split that it came with stays as it is."""
+    graph = data if isinstance(data, Dataset) else Dataset.load(data)
+    if len(graph.valid) or not valid:
+        return Prepared(graph, None)
+    given = graph.test
+    made, report = make_split(replace(graph, test=given[:0], extra={}), valid, 0.0 if len(given) else test, seed)
+    if len(given):
+        made = replace(made, test=given)
+    return Prepared(made, {"seed": seed, **report.to_dict()})
+
+
+def validator(data: Dataset, seed: int = 0) -> Callable[[Embeddings], float] | None:
+    """Filtered MRR on validation, on a fixed sample of it if it is huge; None without validation facts."""
+    if not len(data.valid):
+        return None
+    facts = _sample(data.reciprocal(data.valid), VALIDATION_QUERIES, seed)
+    return lambda embeddings: _mrr(embeddings, facts, data)
+
+
+def finish(
+    result: FitResult, prepared: Prepared, config: Config, *, seconds: float | None = None, samples: int | None = None
+) -> Model:
+    """The model of a fit that is done: its mode chosen on validation, its temperatures fitted."""
+    data = prepared.data
+    model = Model(
+        data=data,
+        config=config,
+        point=result.point,
+        posterior=result.posterior,
+        learned=result.strengths,
+        mode="point",
+        n_samples=samples or affordable_samples(result.posterior),
+        provenance={"split": prepared.split, "mix": list(result.mix), "epochs": result.epochs, "seconds": seconds},
+    )
+    validation, temperatures = choose_mode(model)
+    mode = max(validation, key=lambda name: validation[name], default="point")
+    return replace(model, mode=mode, validation=validation, temperatures=temperatures)
+
+
+def choose_mode(model: Model) -> tuple[dict[str, float], dict[str, float]]:
+    """Filtered validation MRR and fitted temperature of each mode, on the same sample of questions."""
+    data = model.data
+    if not len(data.valid):
+        return {}, {}
+    affordable = max(FEWEST, min(CONTEST_QUERIES, CONTEST_CELLS // data.n_entities))
+    facts = _sample(data.reciprocal(data.valid), affordable, model.config.seed)
+    validation, temperatures = {}, {}
+    for mode in MODES:
+        scorer = _KeptScores(model.scorer(mode), facts, 2 * data.n_relations)
+        validation[mode] = _mrr(scorer, facts, data)
+        temperatures[mode] = fit_temperature(scorer, facts, data.filter_index)
+    return validation, temperatures
+
+
+class _KeptScores:
+    """A scorer that has the scores of some facts' queries ready: they are asked for again and again."""
+
+    def __init__(self, scorer: Scorer, facts: IntArray, n_relations: int) -> None:
+        self.n_entities, self.like = scorer.n_entities, scorer.like
+        self.bytes_per_query = self.bytes_per_entity = 0
+        self._n_relations = n_relations
+        self._keys = np.unique(self._key(facts[:, 0], facts[:, 1]))
+        self._scores = self.like.new_empty(len(self._keys), self.n_entities)
+        step = max(1, 2**24 // self.n_entities)
+        for start in range(0, len(self._keys), step):
+            part = self._keys[start : start + step]
+            heads, relations = (torch.from_numpy(ids).to(self.like.device) for ids in np.divmod(part, n_relations))
+            write = scorer.prepare(heads, relations)
+            write(0, self.n_entities, self._scores[start : start + step])
+
+    def _key(self, heads: Any, relations: Any) -> LongArray:
+        return np.asarray(heads, dtype=np.int64) * self._n_relations + np.asarray(relations, dtype=np.int64)
+
+    def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
+        rows = np.searchsorted(self._keys, self._key(heads.cpu().numpy(), relations.cpu().numpy()))
+        places = torch.from_numpy(rows).to(self.like.device)
+
+        def write(start: int, stop: int, block: Tensor) -> None:
+            block.copy_(self._scores[places, start:stop])
+
+        return write
+
+
+def _sample(facts: IntArray, most: int, seed: int) -> IntArray:
+    """All of the facts, or a random sample of them."""
+    if len(facts) <= most:
+        return facts
+    return facts[np.sort(np.random.default_rng(seed).choice(len(facts), most, replace=False))]
+
+
+def _mrr(scorer: Scorer | Embeddings, facts: IntArray, data: Dataset) -> float:
+    return summarise(rank(scorer, facts, data.filter_index).of("pessimistic")).mrr

@@ -1,0 +1,190 @@
+"""The whole graph at once: its most probable missing facts and its least probable known ones, in bounded memory.
+
+Every fact can be asked from both sides, (h, r, ?) and (?, r, t); the side from which it is more probable counts.
+A missing fact has the probability that `predict` gives it. A known fact competes only with entities that
+are not known to be right, as in filtered ranks: else each of a hundred right answers would look improbable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kgem.data.dataset import SPLITS, Dataset, LongArray
+from kgem.data.index import fact_keys
+from kgem.errors import InputError
+from kgem.evaluate.contest import Moments, parts
+from kgem.evaluate.ranking import MEMORY, Scorer
+from kgem.use.fitted import Fitted
+
+__all__ = ["ScoredFact", "doubtful_facts", "missing_facts"]
+
+BLOCK_BYTES = 32 * 2**20  # of scores at a time, if memory allows
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ScoredFact:
+    """A fact and how probable it is."""
+
+    head: str
+    relation: str
+    tail: str
+    probability: float
+    side: str  # from which it is: the probability of the "tail" given the rest, or of the "head"
+    known: str | None  # the split that has the fact, or None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@torch.no_grad()
+def missing_facts(
+    model: Fitted,
+    top: int = 1000,
+    relations: Sequence[str] | None = None,
+    mode: str = "auto",
+    *,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+) -> list[ScoredFact]:
+    """The most probable facts that no split has, among the answers to all questions that training has.
+
+    `relations` narrows it to some. Scores are made in blocks of at most about `memory` bytes; progress hears
+    (questions done, of all).
+    """
+    _check_top(top)
+    data, index = model.data, model.data.query_index
+    queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
+    if relations is not None:
+        queries = queries[np.isin(queries[:, 1] % data.n_relations, data.relations.ids(relations))]
+    scorer, temperature = model.scorer(mode), model.temperature(mode)
+    size = _block_size(scorer, memory)
+    best = _Best.none(scorer.like, 2 * top)  # a fact may come twice, once from each side
+    for start in range(0, len(queries), size):
+        block = queries[start : start + size]
+        best = best.joined(_log_probabilities(scorer, data, block, temperature), start)
+        if progress:
+            progress(min(start + size, len(queries)), len(queries))
+    rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
+    facts = np.concatenate([queries[rows], tails[:, None]], axis=1)
+    return _told(data, facts, best.logs.exp().cpu().double().numpy(), [None] * len(facts))[:top]
+
+
+@torch.no_grad()
+def doubtful_facts(
+    model: Fitted,
+    top: int = 100,
+    splits: Sequence[str] = SPLITS,
+    mode: str = "auto",
+    *,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+) -> list[ScoredFact]:
+    """The known facts that the model finds least probable, least first; progress hears (facts done, of all).
+
+    Facts of training were fitted, those of valid and test were not: `splits` narrows it to some.
+    """
+    _check_top(top)
+    data, beta = model.data, 1 / model.temperature(mode)
+    known = np.concatenate([data.split(split) for split in splits])
+    names = np.repeat(splits, [len(data.split(split)) for split in splits])
+    facts = data.reciprocal(known)
+    logs, done = np.empty(len(facts)), 0
+    for part in parts(model.scorer(mode), facts, data.filter_index, memory):
+        moments = part.nothing()
+        for _, block in part.blocks():
+            moments = moments.merged(Moments.of(block, beta), beta)
+        own = part.joined(moments, beta)
+        logs[part.mine] = (beta * (part.scores.double() - own.top) - own.zeroth.log()).cpu().numpy()
+        done += len(part.mine)
+        if progress:
+            progress(done, len(facts))
+    sides = logs.reshape(2, -1)  # tail, head
+    least = np.argsort(sides.max(axis=0), kind="stable")[:top]
+    from_head = sides[:, least].argmax(axis=0)
+    chosen = facts[least + from_head * len(known)]
+    probability = np.exp(sides[:, least].max(axis=0))
+    return _told(data, chosen, probability, names[least].tolist(), descending=False)
+
+
+class _Best(NamedTuple):
+    """The highest log probabilities so far, descending, and whose they are."""
+
+    logs: Tensor  # (n,)
+    rows: Tensor  # (n,), the query
+    tails: Tensor  # (n,)
+    most: int
+
+    @classmethod
+    def none(cls, like: Tensor, most: int) -> _Best:
+        nobody = torch.empty(0, dtype=torch.int64, device=like.device)
+        return cls(like.new_empty(0), nobody, nobody, most)
+
+    def joined(self, block: Tensor, start: int) -> _Best:
+        """The highest of these and a block (b, N_e) of queries from `start` on."""
+        # Few entries reach the list once it is full: to look for those is far quicker than to order the block.
+        least = float(self.logs[-1]) if len(self.logs) == self.most else -torch.inf
+        columns = block.shape[1]
+        cells = (block.view(-1) > least).nonzero()[:, 0]
+        logs, places = block.view(-1)[cells].topk(min(self.most, len(cells)))
+        rows, tails = cells[places] // columns + start, cells[places] % columns
+        every = torch.cat([self.logs, logs])
+        logs, places = every.sort(descending=True, stable=True)
+        kept = places[: self.most]
+        return _Best(
+            logs[: self.most], torch.cat([self.rows, rows])[kept], torch.cat([self.tails, tails])[kept], self.most
+        )
+
+
+def _log_probabilities(scorer: Scorer, data: Dataset, queries: LongArray, temperature: float) -> Tensor:
+    """log softmax(scores / T) over all entities, known answers at -inf: (b, N_e)."""
+    heads, relations = (torch.from_numpy(column.copy()).to(scorer.like.device) for column in queries.T)
+    block = scorer.like.new_empty(len(queries), scorer.n_entities)
+    scorer.prepare(heads, relations)(0, scorer.n_entities, block)
+    block.div_(temperature)
+    block.sub_(block.logsumexp(1, keepdim=True))
+    rows, tails = data.filter_index.gather(data.filter_index.find(queries[:, 0], queries[:, 1]))
+    block[torch.from_numpy(rows), torch.from_numpy(tails.astype(np.int64))] = -torch.inf
+    return block
+
+
+def _block_size(scorer: Scorer, memory: int) -> int:
+    """Queries per block: scores, a copy for the exponentials and the comparison live at once."""
+    per_query = 4 * scorer.n_entities * scorer.like.element_size() + scorer.bytes_per_query
+    return max(1, min(memory // 2, 4 * BLOCK_BYTES) // per_query)
+
+
+def _told(
+    data: Dataset, facts: LongArray, probability: Any, known: Sequence[str | None], *, descending: bool = True
+) -> list[ScoredFact]:
+    """Facts (n, 3) with reciprocal ids as people read them, each once, in order of their probability."""
+    n = data.n_relations
+    backwards = facts[:, 1] >= n
+    plain = np.where(backwards[:, None], facts[:, ::-1], facts)
+    plain[:, 1] %= n
+    order = np.argsort(-probability if descending else probability, kind="stable")
+    first = np.sort(np.unique(fact_keys(plain[order], data.n_entities, n), return_index=True)[1])
+    return [
+        ScoredFact(
+            data.entities[h],
+            data.relations[r],
+            data.entities[t],
+            float(probability[place]),
+            "head" if backwards[place] else "tail",
+            known[place],
+        )
+        for place, (h, r, t) in zip(order[first].tolist(), plain[order[first]].tolist(), strict=True)
+    ]
+
+
+def _check_top(top: int) -> None:
+    if top < 1:
+        raise InputError(f"cannot list {top} facts", remedy="ask for at least one")
