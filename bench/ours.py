@@ -62,10 +62,10 @@ class Ours:
         return {"items": len(index), "torch": torch.__version__}
 
     def _start(self, embeddings: Embeddings, index: QueryIndex, batch: int) -> None:
-        self.embeddings, self.batch = embeddings, batch
+        self.embeddings = embeddings
         self.strengths = Strengths(*(torch.full((len(table),), STRENGTH) for table in embeddings.tables()))
         self.objective = SoftmaxObjective(index, embeddings, PRIOR)
-        config = TrainConfig.model_validate({"batch_size": batch})
+        self.config = config = TrainConfig.model_validate({"batch_size": batch})
         self.state = PointState.start(embeddings, config, torch.Generator().manual_seed(1))
         self.schedule = Schedule(config.learning_rate, config.half_life)
 
@@ -73,7 +73,7 @@ class Ours:
         """The library's own epoch, cut off after some steps."""
         part = _FirstBatches(self.objective, steps)
         begun = time.perf_counter()
-        loss = run_epoch(self.state, part, self.strengths, self.batch, self.schedule)
+        loss = run_epoch(self.state, part, self.strengths, self.config, self.schedule)
         return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
 
     def save(self, path: str) -> dict[str, Any]:
