@@ -118,7 +118,9 @@ class Fitted:
     def samples(self) -> list[Embeddings]:
         """Draws from q, the same ones for every answer: made once, when first needed."""
         generator = torch.Generator(self.point.entities.device).manual_seed(STREAM + self.config.seed)
-        return [self.point.with_tables(*self.posterior.sample(generator)) for _ in range(self.n_samples)]
+        tables = (self.posterior.sample(generator) for _ in range(self.n_samples))
+        # Column by column in memory: one query against all entities is then nearly three times as fast.
+        return [self.point.with_tables(entities.T.contiguous().T, relations) for entities, relations in tables]
 
     @cached_property
     def strengths(self) -> SymbolStrengths:

@@ -1,8 +1,14 @@
 """The whole graph at once: its most probable missing facts and its least probable known ones, in bounded memory.
 
-Every fact can be asked from both sides, (h, r, ?) and (?, r, t); the side from which it is more probable counts.
-A missing fact has the probability that `predict` gives it. A known fact competes only with entities that
-are not known to be right, as in filtered ranks: else each of a hundred right answers would look improbable.
+Every fact can be asked from both sides, (h, r, ?) and (?, r, t); the side that speaks more for it counts.
+
+Missing facts have the probability p that `predict` gives them, and are ordered by (n + 1) p, where n is the number of
+answers that the question has already: with one more there would be n + 1, and each would get about 1 / (n + 1). On
+CoDEx-S (K = 50, test facts hidden) 91 of the first 100 and 46 % of the first 1,000 were test facts; ordered by p
+alone 46 and 29 %, and by p among the unknown answers only, which is high where all answers are known, 17 and 9 %.
+
+A known fact competes only with entities that are not known to be right, as in filtered ranks: else each of a
+hundred right answers would look improbable.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,6 +34,7 @@ __all__ = ["ScoredFact", "doubtful_facts", "missing_facts"]
 BLOCK_BYTES = 32 * 2**20  # of scores at a time, if memory allows
 
 Progress = Callable[[int, int], None]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,7 @@ class ScoredFact:
     relation: str
     tail: str
     probability: float
+    share: float | None  # of a missing fact: (n + 1) * probability, about 1 for one that is as good as the known ones
     side: str  # from which it is: the probability of the "tail" given the rest, or of the "head"
     known: str | None  # the split that has the fact, or None
 
@@ -70,12 +79,15 @@ def missing_facts(
     best = _Best.none(scorer.like, 2 * top)  # a fact may come twice, once from each side
     for start in range(0, len(queries), size):
         block = queries[start : start + size]
-        best = best.joined(_log_probabilities(scorer, data, block, temperature), start)
+        logs = _log_probabilities(scorer, data, block, temperature)
+        best = best.joined(logs.add_(_log_places(data, block).to(logs)[:, None]), start)
         if progress:
             progress(min(start + size, len(queries)), len(queries))
     rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
     facts = np.concatenate([queries[rows], tails[:, None]], axis=1)
-    return _told(data, facts, best.logs.exp().cpu().double().numpy(), [None] * len(facts))[:top]
+    shares = best.logs.double().exp().cpu().numpy()
+    probability = shares / _log_places(data, facts).exp().numpy()
+    return _told(data, facts, probability, shares, [None] * len(facts))[:top]
 
 
 @torch.no_grad()
@@ -112,11 +124,11 @@ def doubtful_facts(
     from_head = sides[:, least].argmax(axis=0)
     chosen = facts[least + from_head * len(known)]
     probability = np.exp(sides[:, least].max(axis=0))
-    return _told(data, chosen, probability, names[least].tolist(), descending=False)
+    return _told(data, chosen, probability, None, names[least].tolist())
 
 
 class _Best(NamedTuple):
-    """The highest log probabilities so far, descending, and whose they are."""
+    """The highest numbers so far, descending, and whose they are."""
 
     logs: Tensor  # (n,)
     rows: Tensor  # (n,), the query
@@ -152,8 +164,15 @@ def _log_probabilities(scorer: Scorer, data: Dataset, queries: LongArray, temper
     block.div_(temperature)
     block.sub_(block.logsumexp(1, keepdim=True))
     rows, tails = data.filter_index.gather(data.filter_index.find(queries[:, 0], queries[:, 1]))
-    block[torch.from_numpy(rows), torch.from_numpy(tails.astype(np.int64))] = -torch.inf
+    known = (torch.from_numpy(cells.astype(np.int64)).to(block.device) for cells in (rows, tails))
+    block[tuple(known)] = -torch.inf
     return block
+
+
+def _log_places(data: Dataset, queries: LongArray) -> Tensor:
+    """log(n + 1) of each query, n the number of its known answers: (b,), float64."""
+    counts, places = data.filter_index.counts, data.filter_index.find(queries[:, 0], queries[:, 1])
+    return torch.from_numpy(np.log1p(np.where(places >= 0, counts[places], 0)))
 
 
 def _block_size(scorer: Scorer, memory: int) -> int:
@@ -163,25 +182,25 @@ def _block_size(scorer: Scorer, memory: int) -> int:
 
 
 def _told(
-    data: Dataset, facts: LongArray, probability: Any, known: Sequence[str | None], *, descending: bool = True
+    data: Dataset, facts: LongArray, probability: Floats, shares: Floats | None, known: Sequence[str | None]
 ) -> list[ScoredFact]:
-    """Facts (n, 3) with reciprocal ids as people read them, each once, in order of their probability."""
+    """Facts (n, 3) with reciprocal ids as people read them, in the given order, each once."""
     n = data.n_relations
     backwards = facts[:, 1] >= n
     plain = np.where(backwards[:, None], facts[:, ::-1], facts)
     plain[:, 1] %= n
-    order = np.argsort(-probability if descending else probability, kind="stable")
-    first = np.sort(np.unique(fact_keys(plain[order], data.n_entities, n), return_index=True)[1])
+    first = np.sort(np.unique(fact_keys(plain, data.n_entities, n), return_index=True)[1])
     return [
         ScoredFact(
-            data.entities[h],
-            data.relations[r],
-            data.entities[t],
-            float(probability[place]),
-            "head" if backwards[place] else "tail",
-            known[place],
+            head=data.entities[h],
+            relation=data.relations[r],
+            tail=data.entities[t],
+            probability=float(probability[place]),
+            share=None if shares is None else float(shares[place]),
+            side="head" if backwards[place] else "tail",
+            known=known[place],
         )
-        for place, (h, r, t) in zip(order[first].tolist(), plain[order[first]].tolist(), strict=True)
+        for place, (h, r, t) in zip(first.tolist(), plain[first].tolist(), strict=True)
     ]
 
 
