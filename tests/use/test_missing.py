@@ -1,0 +1,111 @@
+"""Missing and doubtful facts against loops over the whole graph."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from small_models import probabilities, random_model
+
+from kgem.errors import InputError, UnknownLabel
+from kgem.use import missing as module
+from kgem.use.fitted import MODES
+from kgem.use.missing import ScoredFact, doubtful_facts, missing_facts
+from kgem.use.model import Model
+
+Triple = tuple[int, int, int]
+
+
+def everything_missing(model: Model, mode: str) -> dict[Triple, tuple[float, float]]:
+    """(n + 1) p and p of each fact that no split has, from the better side that training asks."""
+    data, n = model.data, model.data.n_relations
+    index, known = data.query_index, data.filter_index
+    found: dict[Triple, tuple[float, float]] = {}
+    for h, r in zip(index.heads.tolist(), index.relations.tolist(), strict=True):
+        p = probabilities(model, mode, h, r)
+        right = known.tails_of(int(known.find([h], [r])[0])).tolist()
+        for t in set(range(data.n_entities)) - set(right):
+            fact = (h, r, t) if r < n else (t, r - n, h)
+            found[fact] = max(found.get(fact, (0.0, 0.0)), ((len(right) + 1) * float(p[t]), float(p[t])))
+    return found
+
+
+def ids(model: Model, fact: ScoredFact) -> Triple:
+    entities, relations = model.data.entities, model.data.relations
+    return entities.id(fact.head), relations.id(fact.relation), entities.id(fact.tail)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("block", [1, 10**9])
+def test_missing_facts_against_all_of_them(mode: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", block)
+    model = random_model()
+    wanted = everything_missing(model, mode)
+    best = sorted(wanted, key=lambda fact: -wanted[fact][0])[:40]
+    found = missing_facts(model, 40, mode=mode)
+    assert [ids(model, fact) for fact in found] == best
+    np.testing.assert_allclose([fact.share for fact in found], [wanted[f][0] for f in best], rtol=1e-8)
+    np.testing.assert_allclose([fact.probability for fact in found], [wanted[f][1] for f in best], rtol=1e-8)
+    assert {fact.known for fact in found} == {None} and {fact.side for fact in found} == {"head", "tail"}
+
+
+def test_a_missing_fact_has_the_probability_of_its_prediction() -> None:
+    model = random_model()
+    for fact in model.missing_facts(10):
+        given = {"head": fact.head, "relation": fact.relation, "tail": fact.tail} | {fact.side: None}
+        answers = {a.label: a for a in model.predict(**given, top=99)}
+        answer = answers[fact.tail if fact.side == "tail" else fact.head]
+        assert answer.known is None and math.isclose(answer.probability, fact.probability, rel_tol=1e-9)
+
+
+def test_all_missing_facts_each_once_and_none_twice() -> None:
+    model = random_model()
+    wanted = everything_missing(model, "point")
+    found = [ids(model, fact) for fact in missing_facts(model, 10**6)]
+    assert len(found) == len(set(found)) and set(found) == set(wanted)
+
+
+def test_some_relations_only_and_progress() -> None:
+    model = random_model()
+    heard: list[tuple[int, int]] = []
+    found = model.missing_facts(15, relations=["r1", "r3"], progress=lambda *now: heard.append(now))
+    everything = [fact for fact in model.missing_facts(10**6) if fact.relation in ("r1", "r3")]
+    assert [ids(model, f) for f in found] == [ids(model, f) for f in everything[:15]]
+    assert heard[-1][0] == heard[-1][1] > 0
+    with pytest.raises(UnknownLabel):
+        model.missing_facts(relations=["r77"])
+    for call in (missing_facts, doubtful_facts):
+        with pytest.raises(InputError, match="at least one"):
+            call(model, 0)
+
+
+def test_blocks_obey_the_memory_limit() -> None:
+    scorer = random_model().scorer("point")
+    row = 4 * scorer.n_entities * 8 + scorer.bytes_per_query
+    assert module._block_size(scorer, 0) == 1
+    assert module._block_size(scorer, 2 * 10 * row) == 10
+    assert module._block_size(scorer, 2**40) * row <= 4 * module.BLOCK_BYTES
+
+
+@pytest.mark.parametrize("splits", [("train", "valid", "test"), ("train",)])
+def test_doubtful_facts_against_all_known_ones(splits: tuple[str, ...]) -> None:
+    model = random_model()
+    data, n, known = model.data, model.data.n_relations, model.data.filter_index
+    wanted: dict[Triple, float] = {}
+    for split in splits:
+        for h, r, t in data.split(split).tolist():
+            sides = []
+            for a, b, c in ((h, r, t), (t, r + n, h)):
+                p = probabilities(model, "point", a, b)
+                others = set(known.tails_of(int(known.find([a], [b])[0])).tolist()) - {c}
+                rivals = torch.tensor([e for e in range(data.n_entities) if e not in others])
+                sides.append(float(p[c] / p[rivals].sum()))
+            wanted[h, r, t] = max(sides)
+    least = sorted(wanted, key=lambda fact: wanted[fact])[:25]
+    found = model.doubtful_facts(25, splits)
+    assert [ids(model, fact) for fact in found] == least
+    np.testing.assert_allclose([fact.probability for fact in found], [wanted[f] for f in least], rtol=1e-8)
+    for fact in found:
+        assert fact.known in splits and list(ids(model, fact)) in data.split(fact.known).tolist()
