@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kgem.fit.stopping import EarlyStopping
+from kgem.fit.stopping import Collapse, EarlyStopping, Settling
 
 
 def feed(stopping: EarlyStopping, values: list[float]) -> list[bool]:
@@ -41,3 +41,48 @@ def test_what_is_not_a_number_is_no_gain() -> None:
     assert not stopping.done
     feed(stopping, [math.nan, math.nan])
     assert stopping.done
+
+
+def settle(settling: Settling, pairs: list[tuple[float, float]]) -> list[bool]:
+    seen = []
+    for drift, value in pairs:
+        settling.update(drift, value)
+        seen.append(settling.done)
+    return seen
+
+
+def test_it_has_settled_when_neither_moved_three_times_in_a_row() -> None:
+    assert settle(Settling(0.01), [(0.001, -500.0)] * 5) == [False, False, False, True, True]
+
+
+def test_either_movement_starts_the_count_again() -> None:
+    calm, drift, jump = (0.001, -500.0), (0.02, -500.0), (0.001, -501.0)
+    assert not any(settle(Settling(0.01), [calm, calm, calm, drift, calm, calm]))
+    assert not any(settle(Settling(0.01), [calm, calm, calm, jump, jump, jump]))
+    assert settle(Settling(0.01), [calm, calm, calm, jump, jump, jump, jump])[-1]
+
+
+def test_a_tolerance_of_zero_never_settles() -> None:
+    assert not any(settle(Settling(0.0), [(0.0, -500.0)] * 9))
+
+
+def test_what_is_not_a_number_has_not_settled() -> None:
+    assert not any(settle(Settling(0.01), [(math.nan, -500.0)] * 9))
+    assert not any(settle(Settling(0.01), [(0.0, math.nan)] * 9))
+    assert not any(settle(Settling(0.01), [(0.0, -math.inf)] * 9))
+
+
+def collapsed(pairs: list[tuple[float, float]], chance: float = 6.0) -> bool:
+    collapse = Collapse(chance)
+    for loss, signal in pairs:
+        collapse.update(loss, signal)
+    return collapse.done
+
+
+def test_a_collapse_is_chance_without_signal_three_times_in_a_row() -> None:
+    assert collapsed([(5.95, 0.05), (5.99, 0.04), (6.3, 0.03)])
+    assert not collapsed([(5.95, 0.05), (5.99, 0.04)])
+    assert not collapsed([(5.95, 0.05), (5.99, 0.04), (5.5, 0.03), (6.0, 0.03)])  # something was learned
+    assert not collapsed([(6.5, 0.5)] * 5)  # noisy, but the means stand out
+    assert not collapsed([(4.0, 0.01)] * 5)  # many dimensions with a little signal each
+    assert not collapsed([(6.5, 0.01), (6.4, 0.02), (6.3, 0.04), (6.2, 0.08)])  # it comes up again
