@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from kgem.evaluate.ranking import Scorer, rank
 from kgem.fit.phases import FitResult, ThreePhases
 from kgem.fit.point_estimate import EpochRecord
 from kgem.model.embeddings import Embeddings
+from kgem.model.scores import get_score
 from kgem.use.fitted import MODES, affordable_samples
 from kgem.use.model import Model
 
@@ -78,17 +80,41 @@ def settings(config: Config | None, overrides: Mapping[str, Any]) -> Config:
         for section in sections:
             place = place.get(section, {})
             if not isinstance(place, dict):
-                raise ConfigError(f"{section!r} of {key!r} is a setting, not a section", remedy="see docs/settings.md")
+                raise ConfigError(
+                    f"{section!r} of {key!r} is a setting, not a section", remedy="settings are those of kgem.Config"
+                )
         if sections and not place:
             raise ConfigError(f"there is no section {'.'.join(sections)!r}", remedy=f"one of {_sections(content)}")
         both = isinstance(value, Mapping) and isinstance(place.get(name), dict)
         place[name] = {**place[name], **value} if both else value
     try:
-        return Config.model_validate(content)
+        changed = Config.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{where}: {first['msg']}", remedy="see the settings' bounds in kgem.config") from error
+        raise _explained(error) from error
+    get_score(changed.model.score)
+    _check_device(changed.device)
+    return changed
+
+
+def _explained(error: ValidationError) -> ConfigError:
+    """The first thing that is wrong with the settings."""
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        known = [f"{s}.{k}" for s, v in Config().model_dump().items() for k in (v if isinstance(v, dict) else ())]
+        near = difflib.get_close_matches(name, [*known, *Config.model_fields], n=3)
+        remedy = f"did you mean {', '.join(near)}?" if near else "settings are those of kgem.Config"
+        return ConfigError(f"there is no setting {name!r}", remedy=remedy)
+    return ConfigError(f"{name} = {first['input']!r}: {first['msg']}", remedy="see the bounds in kgem.Config")
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch built without CUDA asserts
+        raise ConfigError(
+            f"the device {device!r} cannot be used here", remedy="cpu, or cuda where there is a GPU"
+        ) from error
 
 
 def _sections(content: Mapping[str, Any]) -> str:
@@ -128,7 +154,13 @@ def finish(
         learned=result.strengths,
         mode="point",
         n_samples=samples or affordable_samples(result.posterior),
-        provenance={"split": prepared.split, "mix": list(result.mix), "epochs": result.epochs, "seconds": seconds},
+        provenance={
+            "split": prepared.split,
+            "mix": list(result.mix),
+            "epochs": dict(result.epochs),
+            "events": list(result.events),
+            "seconds": seconds,
+        },
     )
     validation, temperatures = choose_mode(model)
     mode = max(validation, key=lambda name: validation[name], default="point")
