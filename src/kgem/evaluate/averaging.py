@@ -30,12 +30,16 @@ class AverageScorer:
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
         """For some queries: a function that writes the log probabilities of entities start..stop into a block."""
         writers = [scorer.prepare(heads, relations) for scorer in self._scorers]
-        log_z = torch.stack([self._log_normaliser(write, len(heads)) for write in writers])  # (samples, b)
+        log_z: list[Tensor] = []  # (b,) for each sample, once a mere range of entities is asked for
 
         def write_block(start: int, stop: int, block: Tensor) -> None:
+            whole = stop - start == self.n_entities
+            if not whole and not log_z:
+                log_z.extend(self._log_normaliser(write, len(heads)) for write in writers)
             total = torch.full_like(block, -torch.inf)
-            for write, z in zip(writers, log_z, strict=True):
+            for i, write in enumerate(writers):
                 write(start, stop, block)
+                z = block.logsumexp(dim=1) if whole else log_z[i]
                 torch.logaddexp(total, block.sub_(z[:, None]), out=total)
             block.copy_(total).sub_(math.log(len(writers)))
 
