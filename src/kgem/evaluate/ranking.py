@@ -24,11 +24,12 @@ from torch import Tensor
 
 from kgem.data.index import LongArray, QueryIndex
 from kgem.model.embeddings import Embeddings
+from kgem.model.kernels import LANE
 
 __all__ = ["MEMORY", "Ranks", "Scorer", "TableScorer", "rank"]
 
 MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
-BLOCK_BYTES = 16 * 2**20  # a block of scores that stays in the last-level cache
+BLOCK_BYTES = 32 * 2**20  # a block of scores: large enough for fast products
 MIN_QUERIES, MAX_QUERIES = 16, 1024  # in a block
 MAX_ENTITIES = 2**24  # in a block: up to here float32 counts exactly
 
@@ -127,13 +128,14 @@ def rank(
     order, firsts = _gather_equal_queries(facts)
     above = np.zeros((2, len(facts)), dtype=np.int64)  # strictly higher, at least as high
     plan = _Plan.fit(scorer, memory)
+    blocks = _Blocks.make(plan, len(firsts), scorer.like)
     borders = [*range(0, len(firsts), plan.queries), len(firsts)]
     starts = np.append(firsts, len(facts))
     for low, high in pairwise(borders):
         mine = order[starts[low] : starts[high]]  # facts of these queries, gathered
         rows = np.repeat(np.arange(high - low), np.diff(starts[low : high + 1]))
         queries = facts[order[starts[low:high]]]
-        above[:, mine] = _count(scorer, plan, queries, rows, facts[mine, 2], known)
+        above[:, mine] = _count(scorer, plan, blocks, queries, rows, facts[mine, 2], known)
         if on_progress:
             on_progress(high, len(firsts))
     return Ranks(facts, optimistic=above[0] + 1, pessimistic=above[1] + 1)
@@ -171,8 +173,33 @@ class _Plan:
             yield start, min(start + self.entities, n_entities)
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """Memory that every block of queries uses again: fresh pages would cost more than the comparisons.
+
+    Rows are padded to whole cache lines, without which the product that writes them is half as fast; the
+    padding holds no numbers, and so wins no comparison.
+    """
+
+    scores: Tensor  # (queries, padded)
+    copies: Tensor
+    marks: Tensor
+
+    @classmethod
+    def make(cls, plan: _Plan, n_queries: int, like: Tensor) -> _Blocks:
+        lane = LANE // like.element_size()
+        shape = min(plan.queries, max(n_queries, 1)), -(-plan.entities // lane) * lane
+        return cls(like.new_empty(shape), like.new_empty(shape), like.new_empty(shape))
+
+
 def _count(
-    scorer: Scorer, plan: _Plan, queries: Ints, rows: Ints, targets: Ints, known: QueryIndex | None
+    scorer: Scorer,
+    plan: _Plan,
+    blocks: _Blocks,
+    queries: Ints,
+    rows: Ints,
+    targets: Ints,
+    known: QueryIndex | None,
 ) -> npt.NDArray[np.int64]:
     """For each target of some queries, how many unknown tails score higher, and at least as high: (2, n)."""
     like = scorer.like
@@ -182,18 +209,17 @@ def _count(
 
     write = scorer.prepare(put(queries[:, 0]), put(queries[:, 1]))
     ranges = list(plan.ranges(scorer.n_entities))
-    buffer = like.new_empty(len(queries), ranges[0][1])
+    block = blocks.scores[: len(queries)]
 
-    def fill(start: int, stop: int) -> Tensor:
-        block = buffer[:, : stop - start]
-        write(start, stop, block)
-        return block
+    def fill(start: int, stop: int) -> None:
+        block[:, stop - start :] = torch.nan
+        write(start, stop, block[:, : stop - start])
 
     # A target's own score is read from the block, not computed apart, where rounding could differ.
     target_rows, target_tails = put(rows), put(targets)
     scores = like.new_full((len(rows), 1), torch.nan)
     for start, stop in ranges:
-        block = fill(start, stop)
+        fill(start, stop)
         inside = (target_tails >= start) & (target_tails < stop)
         scores[inside, 0] = block[target_rows[inside], target_tails[inside] - start]
 
@@ -201,9 +227,10 @@ def _count(
     known_cells = put(known_rows), put(known_tails)
     above = torch.zeros(2, len(rows), dtype=torch.int64, device=like.device)
     for start, stop in ranges:
-        block = fill(start, stop) if len(ranges) > 1 else block
-        _mask(block, start, *known_cells)
-        above += _compare(block, target_rows, scores, plan.queries)
+        if len(ranges) > 1:
+            fill(start, stop)
+        _mask(block[:, : stop - start], start, *known_cells)
+        above += _compare(blocks, len(queries), target_rows, scores)
 
     n = scorer.n_entities
     itself = ~np.isin(rows * n + targets, known_rows * n + known_tails)  # whether the target was left in the contest
@@ -228,16 +255,17 @@ def _mask(block: Tensor, start: int, rows: Tensor, tails: Tensor) -> None:
     block[rows[inside], tails[inside] - start] = torch.nan
 
 
-def _compare(block: Tensor, rows: Tensor, scores: Tensor, most: int) -> Tensor:
-    """Count the block's entries above, and at or above, each target's score, `most` targets at a time: (2, n)."""
-    counts = torch.empty(2, len(rows), dtype=torch.int64, device=block.device)
-    alone = len(rows) == len(block)  # one target per query: no copies needed
-    buffer = block.new_empty(min(most, len(rows)), block.shape[1])
-    for start in range(0, len(rows), most):
-        part = slice(start, start + most)
-        mine = block if alone else block.index_select(0, rows[part])
-        out = buffer[: len(mine)]
+def _compare(blocks: _Blocks, n_queries: int, rows: Tensor, scores: Tensor) -> Tensor:
+    """Count the block's entries above, and at or above, each target's score, as many at a time as fit: (2, n)."""
+    counts = torch.empty(2, len(rows), dtype=torch.int64, device=rows.device)
+    alone = len(rows) == n_queries  # one target per query: no copies needed
+    for start in range(0, len(rows), len(blocks.copies)):
+        here = slice(start, min(start + len(blocks.copies), len(rows)))
+        size = here.stop - here.start
+        mine, marks = blocks.scores[:size], blocks.marks[:size]
+        if not alone:
+            mine = torch.index_select(blocks.scores, 0, rows[here], out=blocks.copies[:size])
         # Comparing into floats and adding those up is several times faster than counting booleans.
-        counts[0, part] = torch.gt(mine, scores[part], out=out).sum(dim=1)
-        counts[1, part] = torch.ge(mine, scores[part], out=out).sum(dim=1)
+        counts[0, here] = torch.gt(mine, scores[here], out=marks).sum(dim=1)
+        counts[1, here] = torch.ge(mine, scores[here], out=marks).sum(dim=1)
     return counts

@@ -6,7 +6,7 @@ For a block of queries with scores S (b, n), n_q observed tails each and P = sof
     dloss/dS = n_q P, minus one at each observed tail
 
 so that with the observed tails subtracted from P in place (as 1 / n_q) two matrix products finish the
-gradient. Three products per block are the cost; everything else stays in the cache.
+gradient. Three products per block are the cost; everything else is small beside them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kgem.model.scores import Score
 
 __all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel", "block_size"]
 
-BLOCK_BYTES = 12 * 2**20  # a block of scores that a last-level cache can hold
+BLOCK_BYTES = 96 * 2**20  # at most for a block of scores; below 256 queries the products lose speed
 LANE = 64  # bytes: rows of a block start on cache lines, or the product that writes them is half as fast
 
 
