@@ -291,22 +291,22 @@ def on_sparse(**em: Any) -> Config:
     )
 
 
-PAPER = {"beta": 1.0, "initial_strengths": "pretrain", "e_epochs": 15}
+PAPER = {"beta": 1.0, "initial_strengths": "pretrain", "e_epochs": 25}
 
 
 @pytest.mark.parametrize("em", [PAPER, {"beta": 1.0}], ids=["paper", "optimal"])
 def test_a_collapse_is_reported_as_what_it_is(em: dict[str, Any]) -> None:
     log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(**em, restarts=0), mrr_on(SPARSE, "train"), log)
+    fit = ThreePhases(SPARSE, on_sparse(**em, epochs=25, restarts=0), mrr_on(SPARSE, "train"), log)
     with pytest.raises(Collapsed, match=r"(?s)phase em: q fell back to the prior in epoch \d+ .*beta = 1.*em.beta"):
         fit.run()
     assert fit.em is not None
     last = log.records[-1]
     assert last.extra["collapsed"] == 1.0
     assert last.loss > 0.98 * CHANCE
-    assert signal_to_noise(fit.em) < 0.1
+    assert signal_to_noise(fit.em) < 0.05
     assert all("collapsed" not in record.extra for record in log.records[:-1])
-    assert fit.em.epoch < 15
+    assert fit.em.epoch < 25
     assert fit.phase == "em"
 
 

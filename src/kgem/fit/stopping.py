@@ -68,7 +68,7 @@ class Collapse:
     chance: float  # the loss of guessing: log N_e
     patience: int = 3
     min_gain: float = 0.02  # share of the chance loss that counts as having learned something
-    low_signal: float = 0.1  # squared means over variances below which the means have drowned
+    low_signal: float = 0.05  # squared means over variances below which the means have drowned
     signal: float = float("inf")  # the one before
     hopeless: int = 0
 
