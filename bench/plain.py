@@ -27,8 +27,12 @@ class ComplExModule(nn.Module):
     def forward(self, facts: Tensor) -> tuple[Tensor, list[Tensor]]:
         h, r, t = self.entities(facts[:, 0]), self.relations(facts[:, 1]), self.entities(facts[:, 2])
         (h_re, h_im), (r_re, r_im) = h.chunk(2, dim=1), r.chunk(2, dim=1)
-        query = torch.cat([h_re * r_re - h_im * r_im, h_re * r_im + h_im * r_re], dim=1)
-        return query @ self.entities.weight.T, [h, r, t]
+        return self.scores(h_re * r_re - h_im * r_im, h_re * r_im + h_im * r_re), [h, r, t]
+
+    def scores(self, q_re: Tensor, q_im: Tensor) -> Tensor:
+        """Eq. 4 as it is usually written: real parts times real parts plus imaginary times imaginary."""
+        e_re, e_im = self.entities.weight.chunk(2, dim=1)
+        return q_re @ e_re.T + q_im @ e_im.T
 
 
 def n3(factors: list[Tensor]) -> Tensor:
@@ -43,10 +47,13 @@ def n3(factors: list[Tensor]) -> Tensor:
 class Plain:
     """The loop, paused and resumed by requests."""
 
+    def __init__(self, module: type[ComplExModule] = ComplExModule) -> None:
+        self.module = module
+
     def load(self, path: str, batch: int) -> dict[str, Any]:
         graph = GraphFile.read(path)
         self.facts = torch.from_numpy(graph.reciprocal(graph.train))
-        self.model = ComplExModule(graph)
+        self.model = self.module(graph)
         self.optimizer = torch.optim.Adagrad(self.model.parameters(), lr=0.1)
         self.batch = batch
         return {"items": len(self.facts), "torch": torch.__version__}
@@ -66,7 +73,12 @@ class Plain:
         return {"seconds": time.perf_counter() - begun, "items": done, "loss": loss}
 
 
-if __name__ == "__main__":
+def main(module: type[ComplExModule]) -> None:
+    """Answer requests with a loop over this module."""
     torch.set_num_threads(THREADS)
-    plain = Plain()
+    plain = Plain(module)
     serve(Channel(), {"load": plain.load, "steps": plain.steps})
+
+
+if __name__ == "__main__":
+    main(ComplExModule)

@@ -56,10 +56,10 @@ def epochs(plan: Plan) -> dict[str, Any]:
 
 def _epoch(plan: Plan, graph: str) -> dict[str, Any]:
     plan.say(f"  {graph}")
-    contestants = {"ours": "ours", "pykeen": "pykeen_worker", "plain": "plain"}
+    contestants = {"ours": "ours", "pykeen": "pykeen_worker", "plain": "plain", "lean": "lean"}
     with _contestants(plan, graph, contestants) as (workers, about), plan.worker("floor") as floor:
         queries, facts = about["queries"], 2 * about["facts"]["train"]
-        items = {"ours": queries, "pykeen": queries, "plain": facts}
+        items = {"ours": queries, "pykeen": queries, "plain": facts, "lean": facts}
         steps, turns = {}, {}
         for name, worker in workers.items():
             worker.ask("steps", steps=1)  # buffers, page faults, the peer's index
@@ -80,7 +80,7 @@ def _epoch(plan: Plan, graph: str) -> dict[str, Any]:
         result["floor"] |= {"gflops": best, "seconds": _floor_seconds(about, max(best.values()))}
         result["ratios"] = {
             name: {by: result[name][by] / result["ours"][by] for by in ("best", "median")}
-            for name in ("pykeen", "plain")
+            for name in ("pykeen", "plain", "lean")
             if name in result
         }
         result["ratios"]["floor"] = {by: result["ours"][by] / result["floor"]["seconds"] for by in ("best", "median")}
@@ -112,7 +112,7 @@ def _evaluation(plan: Plan, graph: str) -> dict[str, Any]:
     contestants = {"ours": "ours", "pykeen": "pykeen_worker"}
     with _contestants(plan, graph, contestants, trained=True) as (workers, about):
         whole = about["facts"]["test"]
-        sample = whole if plan.long else min(whole, 2 * EVALUATION_BATCH)
+        sample = whole if plan.long else min(whole, 16 * EVALUATION_BATCH)
         fixed, turns = {}, {}
         for name, worker in workers.items():
             worker.ask("evaluate", facts=EVALUATION_BATCH, batch=EVALUATION_BATCH)

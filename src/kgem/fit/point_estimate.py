@@ -150,7 +150,10 @@ def run_epoch(
         rate = state.slower * schedule.at(state.epoch + step / len(batches))
         state.optimizer.step(gradients, rate)
         state.steps += 1
-        average(state.embeddings, state.average, state.steps, config.averaging * len(batches))
+        if config.averaging:
+            average(state.embeddings, state.average, state.steps, config.averaging * len(batches))
+    if not config.averaging:
+        copy_tables(state.embeddings, state.average)
     return total / objective.n_items if all(map(is_finite, state.embeddings.tables())) else math.nan
 
 
