@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["Config", "EMConfig", "ModelConfig", "PretrainConfig", "RetrainConfig", "TrainConfig"]
+__all__ = [
+    "NONE",
+    "RECIPES",
+    "Config",
+    "EMConfig",
+    "ModelConfig",
+    "PretrainConfig",
+    "RetrainConfig",
+    "RunConfig",
+    "TrainConfig",
+    "paper_recipe",
+]
+
+NONE = "none"  # how text says that a setting has no value
 
 
 class Section(BaseModel):
     """A group of settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none(cls, given: Any) -> Any:
+        """TOML and command lines have no null: there it is written as text."""
+        return {k: None if v == NONE else v for k, v in given.items()} if isinstance(given, dict) else given
 
 
 class ModelConfig(Section):
@@ -87,6 +106,16 @@ class RetrainConfig(TrainConfig):
     trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
 
 
+class RunConfig(Section):
+    """How a fit is carried out; nothing here changes what it aims at."""
+
+    checkpoint_seconds: float = Field(
+        60.0, ge=0, description="at least so long between checkpoints, and 20 times what one takes; 0: every epoch"
+    )
+    threads: int | None = Field(None, ge=1, description="of the CPU; none: torch decides")
+    time_budget: float | None = Field(None, gt=0, description="seconds that epochs are to fit into; none: no limit")
+
+
 class Config(Section):
     """All settings of a fit."""
 
@@ -94,6 +123,37 @@ class Config(Section):
     pretrain: PretrainConfig = PretrainConfig()
     em: EMConfig = EMConfig()
     retrain: RetrainConfig = RetrainConfig()
+    run: RunConfig = RunConfig()
     seed: int = Field(0, ge=0, description="of all random numbers")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
     dtype: Literal["float32", "float64"] = Field("float32", description="of all tables")
+
+
+def paper_recipe() -> dict[str, Any]:
+    """The paper's recipe as its authors' code has it, as overrides: no tempering, T_E epochs, no race.
+
+    Adagrad does not care about the scale of the loss, so that the authors' rates hold for L / N' as they are.
+    """
+    authors = {"batch_size": 100, "learning_rate": 0.02, "half_life": 25.0, "averaging": 0.0}
+    return {
+        "pretrain": authors,
+        "em": authors
+        | {
+            "std_learning_rate": 0.1,
+            "strength_rate": 0.5,
+            "initial_std": 0.2,
+            "initial_strengths": "pretrain",
+            "carry_accumulators": False,
+            "e_epochs": 50,
+            "epochs": 200,
+            "patience": 100,  # longer than T_E: the strengths must get their turn
+            "beta": 1.0,
+            "m_step": "sample",
+            "samples": 1,
+            "restarts": 0,  # a restart lowers beta
+        },
+        "retrain": authors | {"start": "warm", "candidates": ((1.0, 0.0),)},
+    }
+
+
+RECIPES = {"default": dict, "paper": paper_recipe}

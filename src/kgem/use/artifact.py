@@ -24,7 +24,16 @@ from kgem.model.scores import SCORES, Score
 from kgem.store import MANIFEST, Store, is_store, read_store, write_store
 from kgem.use.fitted import MODES, Fitted
 
-__all__ = ["KIND", "VERSION", "find_model", "read_model", "write_model"]
+__all__ = [
+    "KIND",
+    "VERSION",
+    "find_model",
+    "graph_documents",
+    "graph_tensors",
+    "read_graph",
+    "read_model",
+    "write_model",
+]
 
 KIND, VERSION = "kgem-model", 1
 SIDES = ("entities", "relations")
@@ -80,19 +89,32 @@ def _kind(folder: Path) -> str | None:
 
 def _tensors(model: Fitted) -> dict[str, Tensor]:
     """All tables by "file/name"."""
-    q, splits = model.posterior, {split: np.array(model.data.split(split)) for split in SPLITS}
+    q = model.posterior
     groups: dict[str, dict[str, Tensor]] = {
         "point": dict(zip(SIDES, model.point.tables(), strict=True)),
         "mean": {"entities": q.entities.mean, "relations": q.relations.mean},
         "log_std": {"entities": q.entities.log_std, "relations": q.relations.log_std},
         "strengths": dict(zip(SIDES, model.learned, strict=True)),
-        "facts": {split: torch.from_numpy(facts) for split, facts in splits.items()},
     }
-    return {f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+    named = {f"{group}/{name}": tensor for group, tables in groups.items() for name, tensor in tables.items()}
+    return named | graph_tensors(model.data)
+
+
+def graph_tensors(data: Dataset) -> dict[str, Tensor]:
+    """The facts of each split, (n, 3) int32, by "file/name"."""
+    return {f"facts/{split}": torch.from_numpy(np.array(data.split(split))) for split in SPLITS}
+
+
+def graph_documents(data: Dataset) -> dict[str, Any]:
+    """What `read_graph` needs beside the facts: the labels, and what the graph is called and must be."""
+    return {
+        "dataset": {"name": data.name, "sha256": data.content_hash},
+        "vocabulary": {"entities": list(data.entities), "relations": list(data.relations)},
+    }
 
 
 def _documents(model: Fitted) -> dict[str, Any]:
-    data = model.data
+    graph = graph_documents(model.data)
     return {
         "model": {
             "config": model.config.model_dump(mode="json"),
@@ -102,7 +124,7 @@ def _documents(model: Fitted) -> dict[str, Any]:
             "n_samples": model.n_samples,
             "metrics": dict(model.metrics),
             "provenance": dict(model.provenance),
-            "dataset": {"name": data.name, "sha256": data.content_hash},
+            "dataset": graph["dataset"],
             "versions": {
                 "python": platform.python_version(),
                 "torch": str(torch.__version__),
@@ -110,14 +132,14 @@ def _documents(model: Fitted) -> dict[str, Any]:
                 "safetensors": safetensors.__version__,
             },
         },
-        "vocabulary": {"entities": list(data.entities), "relations": list(data.relations)},
+        "vocabulary": graph["vocabulary"],
     }
 
 
 def _model(store: Store, place: Path, make: type[F], device: torch.device) -> F:
     document, tensors = store.documents["model"], store.tensors
     config = Config.model_validate_json(json.dumps(document["config"]))
-    data = _dataset(store, document["dataset"])
+    data = read_graph(store, document["dataset"])
     pairs = {group: _pair(tensors, group, device) for group in ("point", "mean", "log_std", "strengths")}
     score = _score(config.model.score, place)
     _check_shapes(pairs, data, config, score)
@@ -139,7 +161,8 @@ def _model(store: Store, place: Path, make: type[F], device: torch.device) -> F:
     )
 
 
-def _dataset(store: Store, recorded: Mapping[str, str]) -> Dataset:
+def read_graph(store: Store, recorded: Mapping[str, str]) -> Dataset:
+    """The graph of a store that has its facts and labels; a ValueError if it is not the one that was recorded."""
     labels = store.documents["vocabulary"]
     train, valid, test = (store.tensors[f"facts/{split}"].numpy() for split in SPLITS)
     data = Dataset(

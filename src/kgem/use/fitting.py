@@ -20,17 +20,20 @@ from kgem.errors import ConfigError
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import Scorer, rank
-from kgem.fit.phases import FitResult, ThreePhases
-from kgem.fit.point_estimate import EpochRecord
+from kgem.fit.optimizer import OPTIMIZERS
+from kgem.fit.phases import PHASES, FitResult, OnEpoch, ThreePhases
+from kgem.fit.point_estimate import EpochRecord, default_batch_size
 from kgem.model.embeddings import Embeddings
 from kgem.model.scores import get_score
+from kgem.use.budget import within_budget
 from kgem.use.fitted import MODES, affordable_samples
 from kgem.use.model import Model
 
-__all__ = ["Prepared", "choose_mode", "finish", "fit", "prepare", "settings", "validator"]
+__all__ = ["Prepared", "Training", "choose_mode", "finish", "fit", "prepare", "settings", "validator"]
 
 VALIDATION_QUERIES = 20_000  # of a huge validation split, as many are ranked after each epoch
 CONTEST_QUERIES, CONTEST_CELLS, FEWEST = 4096, 2**26, 256  # likewise for the choice of the mode, where scores are kept
+BLOCK_CELLS = 2**21  # scores that are made at a time: few enough for the cache
 
 Progress = Callable[[str, EpochRecord], None]  # hears the phase and what its epoch amounted to
 
@@ -65,10 +68,61 @@ def fit(
     chosen = settings(config, {**{k: v for k, v in named.items() if v is not None}, **overrides})
     prepared = prepare(data, chosen.seed, valid, test)
     on_epoch = None if progress is None else (lambda _, phase, record: progress(phase, record))
-    begun = time.perf_counter()
-    phases = ThreePhases(prepared.data, chosen, validator(prepared.data, chosen.seed), on_epoch)
-    phases.run()
-    return finish(phases.result(), prepared, chosen, seconds=time.perf_counter() - begun)
+    training = Training(prepared.data, chosen, on_epoch)
+    training.run()
+    return finish(training.phases.result(), prepared, training.phases.config, seconds=training.seconds)
+
+
+class Training:
+    """The three phases of a graph, validated, with lengths that fit into the time budget if there is one.
+
+    Lengths are chosen after the first epoch of each phase, when its speed is known. `on_epoch` hears of an epoch when
+    they are in `phases.config`, so that a checkpoint has them.
+    """
+
+    def __init__(self, data: Dataset, config: Config, on_epoch: OnEpoch | None = None, spent: float = 0.0) -> None:
+        self.spent = spent  # seconds before this process
+        self._begun = time.perf_counter()
+        self._on_epoch = on_epoch
+        self.phases = ThreePhases(data, config, validator(data, config.seed), self._after_epoch)
+
+    @property
+    def seconds(self) -> float:
+        """What the fit has taken so far, in all processes that worked on it."""
+        return self.spent + time.perf_counter() - self._begun
+
+    def run(self) -> None:
+        """Mutates: the phases, from wherever they stand to their end."""
+        while True:
+            try:
+                return self.phases.run()
+            except _NewLengths:  # go on from the same state with the settings that are there now
+                continue
+
+    def seconds_per_epoch(self, steps: int = 3) -> float:
+        """An estimate from a few steps whose results are thrown away."""
+        phases, config = self.phases, self.phases.config.pretrain
+        size = config.batch_size or default_batch_size(phases.objective.n_items)
+        batches = phases.objective.batches(size, torch.Generator().manual_seed(0))
+        tables, strengths = phases.pretraining.embeddings, phases.rule_strengths()
+        phases.objective(tables, strengths, batches[0])  # the first is slower
+        begun = time.perf_counter()
+        for batch in batches[:steps]:
+            phases.objective(tables, strengths, batch)
+        return (time.perf_counter() - begun) / len(batches[:steps]) * len(batches)
+
+    def _after_epoch(self, phases: ThreePhases, phase: str, record: EpochRecord) -> None:
+        config = phases.config
+        if config.run.time_budget is not None and phases.epochs[phase] == 1:
+            phases.config = within_budget(config, phase, record.seconds, config.run.time_budget - self.seconds)
+        if self._on_epoch is not None:
+            self._on_epoch(phases, phase, record)
+        if phases.config is not config:
+            raise _NewLengths
+
+
+class _NewLengths(Exception):
+    """The settings of the phase that runs have changed."""
 
 
 def settings(config: Config | None, overrides: Mapping[str, Any]) -> Config:
@@ -92,8 +146,15 @@ def settings(config: Config | None, overrides: Mapping[str, Any]) -> Config:
     except ValidationError as error:
         raise _explained(error) from error
     get_score(changed.model.score)
+    for phase in PHASES:
+        _check_optimizer(f"{phase}.optimizer", getattr(changed, phase).optimizer)
     _check_device(changed.device)
     return changed
+
+
+def _check_optimizer(setting: str, name: str) -> None:
+    if name not in OPTIMIZERS:
+        raise ConfigError(f"{setting} = {name!r}: there is no such optimiser", remedy=f"one of {', '.join(OPTIMIZERS)}")
 
 
 def _explained(error: ValidationError) -> ConfigError:
@@ -191,7 +252,7 @@ class _KeptScores:
         self._n_relations = n_relations
         self._keys = np.unique(self._key(facts[:, 0], facts[:, 1]))
         self._scores = self.like.new_empty(len(self._keys), self.n_entities)
-        step = max(1, 2**24 // self.n_entities)
+        step = max(1, BLOCK_CELLS // self.n_entities)
         for start in range(0, len(self._keys), step):
             part = self._keys[start : start + step]
             heads, relations = (torch.from_numpy(ids).to(self.like.device) for ids in np.divmod(part, n_relations))
