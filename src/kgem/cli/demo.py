@@ -1,38 +1,108 @@
-"""`kgem demo`: what kgem does, on the graph that comes with it."""
+"""`kgem demo`: the graph that comes with kgem through all three phases, and questions whose answers can be checked."""
 
 from __future__ import annotations
 
-from kgem.cli.console import emit, heading, table
-from kgem.cli.progress import Progress
-from kgem.cli.tables import summary
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-GRAPH = "world"
-FAMILIAR = "France"  # examples are about it where they can be
+import typer
+
+from kgem.cli.console import emit, heading, paragraph, plain, say, table
+from kgem.cli.fit import Quiet, result_tables, train
+from kgem.cli.output import Force
+from kgem.cli.progress import Progress, duration
+
+if TYPE_CHECKING:
+    from kgem.data.dataset import Dataset
+    from kgem.use.model import Model
+    from kgem.use.predict import Answer
+
+GRAPH, DIM, ORIGIN = "world", 50, "demo"
+FOLDER = Path("demo-run")
+# Questions (head, relation, ?): what to call them. Which head is asked about follows from the test split.
+QUESTIONS = {
+    "borders": "{} borders ...",
+    "official language": "An official language of {} is ...",
+    "uses currency": "{} uses the currency ...",
+    "member of": "{} is a member of ...",
+    "has capital": "The capital of {} is ...",
+}
+SHOWN = 3  # answers to each question
+EXTREMES = 4  # symbols at either end of the strengths
 
 
-def demo() -> None:
-    """Show the graph that comes with kgem: its facts, and what a check says about it."""
-    with Progress(f"reading {GRAPH}"):
-        import polars as pl
+def demo(
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The run folder; an older demo in it is replaced.")
+    ] = FOLDER,
+    quiet: Quiet = False,
+    force: Force = False,
+) -> None:
+    """Fit the graph of the world's countries that comes with kgem, and ask about facts kept from training."""
+    with Progress("starting"):
+        from kgem.use.fitting import prepare, settings
+        from kgem.use.run import Run, check_free, origin_of
 
-        from kgem.data.dataset import Dataset
-        from kgem.data.splits import check
-        from kgem.data.stats import graph_stats
+        check_free(out, force or origin_of(out) == ORIGIN)
+        prepared = prepare(GRAPH)
+        config = settings(None, {"model.dim": DIM})
+        run = Run.create(out, prepared, config, force=True, origin=ORIGIN)
+    with run:
+        model = train(run, quiet=quiet)
+    emit(*result_tables(model))
+    _show_answers(model)
+    _show_strengths(model)
+    with Progress("writing the report"):
+        from kgem.use.report import write_report
 
-        dataset = Dataset.load(GRAPH)
-        found, report = graph_stats(dataset), check(dataset)
-    facts = dataset.frame("train").sort(pl.col("head") != FAMILIAR, maintain_order=True)
-    examples = facts.unique("relation", keep="first", maintain_order=True)
-    told = {relation: f"{head} {relation} {tail}" for head, relation, tail in examples.iter_rows()}
-    emit(summary(dataset.name, report.entities, report.relations, report.facts))
-    rows = [(row.relation, row.category, told[row.relation], row.facts) for row in found.per_relation]
-    emit(table(["relation", "kind", "for example", "in train"], rows, left=3))
-    often = found.entity_frequency
-    emit(heading("In train"))
+        report = write_report(out)
+    say("", f"done in {duration(model.provenance['seconds'])}; report: {plain(report)}")
+    say(f"ask more: kgem predict {plain(out)} --head France --relation borders")
+
+
+def _show_answers(model: Model) -> None:
+    """For each kind of question the one of test with the fewest answers known, about what is known best otherwise."""
+    emit(heading("What the model makes of facts that were kept from training"))
+    rows = [row for relation, words in QUESTIONS.items() for row in _answers(model, relation, words)]
+    emit(table(["question", "answer", "probability", "±", "is it so?"], rows, left=2))
     emit(
-        f"half of the entities are in at most {often['50%']:.0f} facts, the most frequent is in {often['max']:,.0f}",
-        f"{found.queries:,} distinct questions (head, relation, ?) and (?, relation, tail)",
+        paragraph(
+            "Answers that train has are left out. The probability is that of the answer given that there is one, "
+            "± its standard deviation over the posterior."
+        )
     )
-    emit(heading("Check"))
-    emit(*(f"- {note}" for note in report.notes or ("no duplicates, no leakage, every symbol of test is in train",)))
-    emit("", "Next: kgem data stats world, or kgem data check on a file of your own (head, relation, tail per line)")
+
+
+def _answers(model: Model, relation: str, words: str) -> list[tuple[Any, ...]]:
+    head = _asked_about(model.data, relation)
+    if head is None:
+        return []
+    found = [answer for answer in model.predict(head, relation, top=100) if answer.known in (None, "test")]
+    asked = [words.format(head), *[""] * (SHOWN - 1)]
+    return [(text, *_told(answer)) for text, answer in zip(asked, found, strict=False)]
+
+
+def _asked_about(data: Dataset, relation: str) -> str | None:
+    number = data.relations.id(relation)
+    heads, known = (facts[facts[:, 1] == number, 0] for facts in (data.test, data.train))
+    if not len(heads):
+        return None
+    answers = (known == heads[:, None]).sum(axis=1)  # (questions,)
+    first = min(range(len(heads)), key=lambda i: (answers[i], -data.entity_counts[heads[i]]))
+    return data.entities[int(heads[first])]
+
+
+def _told(answer: Answer) -> tuple[str, str, str, str]:
+    truth = "yes (in test)" if answer.known == "test" else "not in the graph"
+    return answer.label, f"{answer.probability:.1%}", f"{answer.spread or 0.0:.1%}", truth
+
+
+def _show_strengths(model: Model) -> None:
+    """The symbols with the largest and the smallest learned strengths, of those that train has."""
+    counts = model.data.entity_counts
+    lam = model.strengths.entities
+    order = [i for i in lam.array.argsort().tolist() if counts[i]]
+    least, most = order[:EXTREMES], order[-EXTREMES:][::-1]
+    emit(heading("Strengths that the model learned: the least and the most regularised entities"))
+    rows = [(model.data.entities[i], f"{lam.array[i]:.3g}", int(counts[i])) for i in (*least, *most)]
+    emit(table(["entity", "strength", "facts in train"], rows))

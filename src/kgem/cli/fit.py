@@ -1,0 +1,265 @@
+"""`kgem fit` and `kgem resume`: a graph through all three phases, into a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli import reading
+from kgem.cli.console import AsJson, emit, emit_json, plain, say, table
+from kgem.cli.output import Force
+from kgem.cli.progress import Progress, duration
+from kgem.cli.tables import size, summary
+from kgem.cli.watch import Watch, asked_to_stop
+from kgem.errors import ConfigError, KgemError
+
+if TYPE_CHECKING:
+    from kgem.config import Config
+    from kgem.use.fitting import Prepared
+    from kgem.use.model import Model
+    from kgem.use.run import Run
+
+__all__ = ["fit", "result_tables", "resume", "tell_plan", "train"]
+
+INTERRUPTED = 130  # exit code, as of shells
+BLOCK = 400e6  # bytes: torch itself, and the block of scores
+TABLES = 45  # times the size of one set of tables: what all phases hold, and a checkpoint's copies of most of it
+_SPLITS = ("valid", "test")
+_FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
+
+
+def fit(
+    graph: reading.Graph,
+    model: Annotated[
+        str | None, typer.Option(help="Score function: complex, distmult, ... [default: complex]", show_default=False)
+    ] = None,
+    dim: Annotated[
+        int | None, typer.Option(min=1, help="Dimension K of the embeddings. [default: 100]", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The run folder. [default: runs/NAME]", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings in TOML; see docs/settings.md.", show_default=False)
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="One setting, as em.beta=0.3; may be repeated."),
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="Settings to start from: default, or paper.")] = "default",
+    seed: Annotated[int | None, typer.Option(min=0, help="Of all random numbers. [default: 0]")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N. [default: cpu]", show_default=False)] = None,
+    threads: Threads = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.", show_default=False),
+    ] = None,
+    valid: Annotated[
+        float, typer.Option(min=0, help="If the graph has no splits: share or number of facts for validation.")
+    ] = 0.1,
+    test: Annotated[float, typer.Option(min=0, help="Likewise for the test.")] = 0.1,
+    quiet: Quiet = False,
+    force: Force = False,
+    as_json: AsJson = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """Fit a graph: pre-training, variational EM that learns every strength, re-training.
+
+    A graph without splits is split. The run folder gets everything; a run that was stopped goes on with
+    'kgem resume'.
+    """
+    named = {"model.score": model, "model.dim": dim, "seed": seed, "device": device, "run.threads": threads}
+    chosen = _settings(recipe, config, named, overrides or [], time_budget)
+    if out is not None:
+        _check_free(out, force)
+    how = reading.options(format, header, columns, extra, literals, skip_bad)
+    data = reading.load(graph, how, quiet=quiet)
+    out = Path("runs") / _file_name(data.name) if out is None else out
+    with Progress("preparing"):
+        from kgem.use.fitting import prepare
+        from kgem.use.run import Run
+
+        chosen = _use_threads(chosen)
+        prepared = prepare(data, chosen.seed, valid, test)
+        run = Run.create(out, prepared, chosen, force=force)
+    with run:
+        finished = train(run, quiet=quiet)
+    _tell_result(finished, out, as_json)
+
+
+def resume(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.", show_default=False)
+    ],
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run that was stopped or killed, as if it had not been.
+
+    With as many threads as before, the tables become the same to the last bit.
+    """
+    with Progress("reading the run"):
+        from kgem.use.run import Run
+
+        run = Run.open(folder)
+    with run:
+        finished = run.model()
+        if finished is not None:
+            say(f"{plain(folder)}: this run is finished")
+        else:
+            _use_threads(run.config, threads)
+            finished = train(run, quiet=quiet)
+    _tell_result(finished, folder, as_json)
+
+
+def train(run: Run, *, quiet: bool) -> Model:
+    """Carry a run to its end, visibly; ends the command if the user stops it."""
+    goes_on = f"go on: kgem resume {plain(run.folder)}"
+    try:
+        with asked_to_stop() as stop:
+            if not quiet:
+                tell_plan(run)
+            with Watch(run, quiet=quiet) as watch:
+                model = run.carry_on(watch, stop)
+    except KeyboardInterrupt:
+        say(f"stopped without saving; the last checkpoint is there; {goes_on}")
+        raise typer.Exit(INTERRUPTED) from None
+    except KgemError:
+        say(f"the run is in {plain(run.folder)}")
+        raise
+    if model is None:
+        say(f"stopped and saved after {len(run.records):,} epochs; {goes_on}")
+        raise typer.Exit(INTERRUPTED)
+    return model
+
+
+def tell_plan(run: Run) -> None:
+    """Graph, model, memory and estimated time, before anything long begins."""
+    from kgem.data.dataset import SPLITS
+    from kgem.use.budget import epochs_left
+
+    data, config = run.prepared.data, run.config
+    say(summary(data.name, data.n_entities, data.n_relations, {s: len(data.split(s)) for s in SPLITS}))
+    say(_split_line(run.prepared))
+    phases = run.training.phases
+    tables = phases.pretraining.embeddings.tables()
+    parameters = sum(t.numel() for t in tables)
+    need = TABLES * sum(t.numel() * t.element_size() for t in tables) + BLOCK
+    say(
+        f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
+        f"about {size(need)} of memory; {config.device}, {_threads()} thread{'s' * (_threads() != 1)}"
+    )
+    done = dict(phases.epochs)
+    left = epochs_left(config, phases.phase, done) if phases.phase in done else 0
+    each = run.training.seconds_per_epoch()
+    if run.records:
+        say(f"goes on after {len(run.records):,} epochs, in phase {phases.phase}")
+    if config.run.time_budget is not None:
+        say(f"about {each:.2g} s an epoch; lengths are chosen to fit into {duration(config.run.time_budget)}")
+    else:
+        say(
+            f"about {each:.2g} s an epoch and at most {left:,} epochs: {duration(1.3 * each * left)}, usually less, "
+            "because phases end when validation no longer gains"
+        )
+    say(f"run folder: {plain(run.folder)}")
+
+
+def result_tables(model: Model) -> list[Any]:
+    """What a fit came to."""
+    measured = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
+    rows = [
+        (split, figures["n"], *(f"{figures[name]:.3f}" for name in _FIGURES)) for split, figures in measured.items()
+    ]
+    return [table(["filtered ranks of", "questions", *_FIGURES.values()], rows)] if rows else []
+
+
+def _tell_result(model: Model, folder: Path, as_json: bool) -> None:
+    if as_json:
+        overall = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
+        emit_json(
+            {
+                "run": str(folder),
+                "graph": model.data.name,
+                "mode": model.mode,
+                "validation": dict(model.validation),
+                "metrics": overall,
+                "epochs": model.provenance["epochs"],
+                "seconds": model.provenance["seconds"],
+            }
+        )
+        return
+    emit(*result_tables(model))
+    spent, place = duration(model.provenance["seconds"] or 0.0), plain(folder)
+    best = f"; mode {model.mode} was best on validation" if model.validation else ""
+    say(f"done in {spent}{best}", f"next: kgem predict {place} --head ... --relation ... ; kgem report {place}")
+
+
+def _settings(
+    recipe: str, file: Path | None, named: dict[str, Any], overrides: Sequence[str], time_budget: str | None
+) -> Config:
+    """Defaults, then the recipe, the file, the options and `--set`: what comes later counts."""
+    from kgem.config import RECIPES
+    from kgem.settings import parse_duration, parse_override, read_toml
+
+    if recipe not in RECIPES:
+        raise ConfigError(f"no recipe is called {recipe!r}", where="--recipe", remedy=f"one of {', '.join(RECIPES)}")
+    given = {name: value for name, value in named.items() if value is not None}
+    if time_budget is not None:
+        given["run.time_budget"] = parse_duration(time_budget)
+    given |= dict(map(parse_override, overrides))
+    content = None if file is None else read_toml(file)
+    with Progress("starting"):
+        from kgem.use.fitting import settings
+
+        chosen = settings(None, RECIPES[recipe]())
+        if content is not None:
+            try:
+                chosen = settings(chosen, content)
+            except ConfigError as error:
+                raise ConfigError(error.what, where=str(file), remedy=error.remedy) from error
+        return settings(chosen, given)
+
+
+def _check_free(out: Path, force: bool) -> None:
+    from kgem.use.run import check_free
+
+    check_free(out, force)
+
+
+def _use_threads(config: Config, threads: int | None = None) -> Config:
+    """Set torch's threads and write them down, so that a resumed run has as many."""
+    import torch
+
+    wanted = threads or config.run.threads
+    if wanted is not None:
+        torch.set_num_threads(wanted)
+    return config.model_copy(update={"run": config.run.model_copy(update={"threads": torch.get_num_threads()})})
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _split_line(prepared: Prepared) -> str:
+    data = prepared.data
+    sizes = f"{len(data.train):,} facts to train, {len(data.valid):,} to validate, {len(data.test):,} to test"
+    return sizes if prepared.split is None else f"{sizes}; split at random with seed {prepared.split['seed']}"
+
+
+def _file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "graph"

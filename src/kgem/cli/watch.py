@@ -1,0 +1,157 @@
+"""Shows a fit while it runs: phase, epoch, speed, best MRR, time left; and stops it softly when asked to."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kgem.cli.console import plain, say
+from kgem.cli.progress import BETWEEN_LINES, duration
+
+if TYPE_CHECKING:
+    from kgem.use.run import Run
+
+__all__ = ["Stop", "Watch", "asked_to_stop"]
+
+NAMES = {"pretrain": "pre-training", "em": "variational EM", "retrain": "re-training"}
+_SPEED = 0.3  # weight of the newest epoch in the speed that is shown
+
+
+class Watch(logging.Handler):
+    """Shows the epochs of a run while in its `with` block: bars on a terminal, elsewhere a line now and then.
+
+    Warnings of the library go above the bars. `quiet` shows them alone.
+    """
+
+    def __init__(self, run: Run, *, quiet: bool = False) -> None:
+        super().__init__(logging.WARNING)
+        self._run = run
+        self._quiet = quiet
+        self._done = dict.fromkeys(NAMES, 0)
+        for record in run.records:
+            self._done[record["phase"]] += 1
+        self._phase = ""
+        self._best: float | None = None
+        self._seconds: float | None = None  # of an epoch
+        self._said, self._phase_began = 0.0, time.monotonic()
+        self._bars: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        """Take note of an epoch."""
+        phase, seconds = record["phase"], record["seconds"]
+        new = phase != self._phase
+        if new:
+            self._end_phase()
+            self._phase, self._seconds, self._phase_began = phase, None, time.monotonic() - seconds
+        self._done[phase] += 1
+        self._best = record["best"]
+        self._seconds = seconds if self._seconds is None else self._seconds + _SPEED * (seconds - self._seconds)
+        if self._bars is not None:
+            self._show_bar(record)
+        elif not self._quiet and (new or time.monotonic() - self._said >= BETWEEN_LINES):
+            self._said = time.monotonic()
+            say(f"{NAMES[phase]}: epoch {self._done[phase]} of at most {self._longest(phase)}{self._told(record)}")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A warning of the library."""
+        text = f"warning: {plain(record.getMessage())}"
+        if self._bars is None:
+            say(text)
+        else:
+            self._bars.console.print(text, markup=False, highlight=False)
+
+    def __enter__(self) -> Watch:
+        logging.getLogger("kgem").addHandler(self)
+        if sys.stderr.isatty() and not self._quiet:
+            self._start_bars()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end_phase()
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+        logging.getLogger("kgem").removeHandler(self)
+
+    def _longest(self, phase: str) -> int:
+        from kgem.use.budget import longest
+
+        return longest(self._run.training.phases.config, phase)
+
+    def _told(self, record: Mapping[str, Any]) -> str:
+        from kgem.use.budget import epochs_left
+
+        seconds = self._seconds or 0.0
+        mrr = "" if record["mrr"] is None else f", MRR {record['mrr']:.3f}, best {record['best']:.3f}"
+        left = epochs_left(self._run.training.phases.config, record["phase"], self._done) * seconds
+        return f", {_speed(seconds)}{mrr}, at most {duration(left)} left"
+
+    def _end_phase(self) -> None:
+        if not self._phase or self._quiet:
+            return
+        best = "" if self._best is None else f", best MRR {self._best:.3f}"
+        took = duration(time.monotonic() - self._phase_began)
+        text = f"{self._done[self._phase]} epochs, {took}{best}"
+        if self._bars is None:
+            say(f"{NAMES[self._phase]}: {text}")
+        else:
+            self._bars.update(self._tasks[self._phase], completed=1, total=1, told=text)
+
+    def _start_bars(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns: Sequence[Any] = (
+            TextColumn("{task.description:<14}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[told]}", markup=False),
+        )
+        self._bars = Progress(*columns, console=Console(stderr=True))
+        self._tasks = {phase: self._bars.add_task(name, total=1, told="") for phase, name in NAMES.items()}
+        self._bars.start()
+
+    def _show_bar(self, record: Mapping[str, Any]) -> None:
+        phase = record["phase"]
+        longest = self._longest(phase)
+        told = f"{self._done[phase]}/{longest}{self._told(record)}"
+        self._bars.update(self._tasks[phase], completed=self._done[phase], total=longest, told=told)
+
+
+class Stop:
+    """Whether the user, or the system, asked for an end; says so when called."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[Stop]:
+    """Ctrl-C or SIGTERM inside asks for a stop after the epoch; a second one is a KeyboardInterrupt."""
+    stop = Stop()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+        say("\nstopping after this epoch, to save it; once more to stop at once")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _speed(seconds: float) -> str:
+    return f"{seconds:.2g} s each" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms each"

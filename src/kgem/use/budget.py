@@ -1,0 +1,55 @@
+"""Lengths of phases: how many epochs may come, and how many fit into the time that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kgem.config import Config, RetrainConfig
+from kgem.fit.phases import PHASES
+
+__all__ = ["epochs_left", "longest", "within_budget"]
+
+SHARES = {"pretrain": 0.3, "em": 0.4, "retrain": 0.3}
+RESERVE = 0.1  # of what is left, for the choice of the mode, the evaluation and the files
+
+
+def longest(config: Config, phase: str) -> int:
+    """Epochs that a phase takes if nothing stops it early, the trials of the race among them."""
+    if phase != "retrain":
+        return int(getattr(config, phase).epochs)
+    retrain = config.retrain
+    trials = len(retrain.candidates) if len(retrain.candidates) > 1 else 0
+    trial = min(retrain.trial_epochs, retrain.epochs) if trials else 0
+    return trials * retrain.trial_epochs + retrain.epochs - trial
+
+
+def epochs_left(config: Config, phase: str, done: Mapping[str, int]) -> int:
+    """Epochs that can still come, in this phase and those after it."""
+    coming = PHASES[PHASES.index(phase) :]
+    return sum(max(longest(config, each) - done[each], 0) for each in coming)
+
+
+def within_budget(config: Config, phase: str, seconds: float, left: float) -> Config:
+    """The settings with a length for this phase that leaves the later ones their share.
+
+    `seconds` is what its first epoch took, `left` what remains of the budget after it. At least that epoch stays.
+    """
+    coming = PHASES[PHASES.index(phase) :]
+    share = SHARES[phase] / sum(SHARES[each] for each in coming)
+    more = int(max(left, 0.0) * (1 - RESERVE) * share / max(seconds, 1e-9))
+    if 1 + more >= longest(config, phase):
+        return config
+    section = getattr(config, phase)
+    changed = (
+        _shorter_race(section, 1 + more) if phase == "retrain" else section.model_copy(update={"epochs": 1 + more})
+    )
+    return config.model_copy(update={phase: changed})
+
+
+def _shorter_race(config: RetrainConfig, epochs: int) -> RetrainConfig:
+    """Half of the epochs for the trials; without time for one each, the first candidate is taken."""
+    n = len(config.candidates)
+    trial = min(config.trial_epochs, epochs // (2 * n))
+    if n == 1 or trial < 1:
+        return config.model_copy(update={"candidates": config.candidates[:1], "epochs": epochs})
+    return config.model_copy(update={"trial_epochs": trial, "epochs": epochs - (n - 1) * trial})
