@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "kgem"
 # From the ground up, and within a floor from the first file to the last: a module imports only from modules
 # before it. Folders below a floor (use/serve) count as one module of it. Names that do not exist yet keep a place.
 FLOORS: dict[str, tuple[str, ...]] = {
-    "": ("errors", "config", "folders", "store"),
+    "": ("errors", "config", "settings", "folders", "store"),
     "data": (
         "index",
         "files",
@@ -45,14 +45,19 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "predict",
         "missing",
         "model",
+        "budget",
         "fitting",
+        "run",
         "drawing",
         "figures",
+        "compare",
+        "page",
+        "chapters",
         "report",
         "export",
         "serve",
     ),
-    "cli": ("console", "progress", "tables", "output", "reading", "data", "demo"),
+    "cli": ("console", "progress", "tables", "output", "reading", "results", "data", "watch", "fit", "demo", "ask", "judge", "share"),
 }
 ORDER = [f"{floor}.{name}" if floor else name for floor, names in FLOORS.items() for name in names]
 PLACE = {module: i for i, module in enumerate(ORDER)}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
-from kgem.cli import console, data, demo
+from kgem.cli import ask, console, data, demo, fit, judge, share
 
 __all__ = ["app", "main"]
 
@@ -39,6 +39,20 @@ def _start(
 
 
 app.command("demo", epilog="Example: kgem demo")(demo.demo)
+_EXAMPLES: dict[Callable[..., None], str] = {
+    fit.fit: "kgem fit graph.tsv --model complex --dim 100 --out runs/a",
+    fit.resume: "kgem resume runs/a",
+    ask.predict: "kgem predict runs/a --head France --relation borders --top 5",
+    ask.similar: "kgem similar runs/a France",
+    ask.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
+    judge.evaluate: "kgem evaluate runs/a --by relation --calibration",
+    judge.compare: "kgem compare runs/a runs/b",
+    judge.search: "kgem search graph.tsv --trials 30 --dim 50",
+    share.report: "kgem report runs/a",
+    share.export: "kgem export runs/a --to parquet",
+}
+for _command, _example in _EXAMPLES.items():
+    app.command(_command.__name__, epilog=f"Example: {_example}")(_command)
 app.add_typer(data.app, name="data")
 
 

@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["AsJson", "emit", "emit_bytes", "emit_json", "errors_told", "heading", "paragraph", "plain", "say", "table"]
+__all__ = [
+    "AsJson",
+    "emit",
+    "emit_bytes",
+    "emit_json",
+    "emit_text",
+    "errors_told",
+    "heading",
+    "paragraph",
+    "plain",
+    "say",
+    "table",
+]
 
 PIPE_WIDTH = 120  # columns where there is no terminal to ask
 
@@ -42,6 +54,13 @@ def emit_json(value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False)
     with _while_read():
         sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+def emit_text(text: str) -> None:
+    """Print text to stdout as it is, control characters of labels included: for programs."""
+    with _while_read():
+        sys.stdout.write(text)
         sys.stdout.flush()
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "ece",
     "fit_temperature",
     "log_loss",
+    "measure",
     "reliability",
     "top_answers",
     "top_confidences",
@@ -96,6 +97,20 @@ def calibrate(
 ) -> Calibration:
     """Fit the temperature on `valid` and measure on `test`, both (n, 3) with reciprocal ids for head queries."""
     temperature = fit_temperature(scorer, valid, known, memory=memory)
+    return measure(scorer, test, known, temperature, top=top, bins=bins, memory=memory)
+
+
+def measure(
+    scorer: Scorer | Embeddings,
+    test: Ints,
+    known: QueryIndex | None,
+    temperature: float,
+    *,
+    top: int = 10,
+    bins: int = 15,
+    memory: int = MEMORY,
+) -> Calibration:
+    """How well calibrated a model is on `test`, with a temperature that was fitted before."""
     at = (1.0, temperature)
     (before, right_before), (after, right) = (top_answers(scorer, test, known, t, top=top, memory=memory) for t in at)
     loss_before, loss = (log_loss(scorer, test, known, t, memory=memory) for t in at)

@@ -1,0 +1,365 @@
+"""`kgem predict`, `kgem similar`, `kgem strengths`: questions to a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli.console import AsJson, emit, heading, paragraph, plain, say, table
+from kgem.cli.output import Force, refuse_existing
+from kgem.cli.progress import Progress
+from kgem.cli.results import (
+    AsCsv,
+    Device,
+    Figure,
+    Mode,
+    ModeChoice,
+    Out,
+    Run,
+    Target,
+    counting,
+    opened,
+    percent,
+    save_figure,
+)
+from kgem.errors import ConfigError, TriplesError
+
+if TYPE_CHECKING:
+    from kgem.use.missing import ScoredFact
+    from kgem.use.model import Model
+    from kgem.use.predict import Answer, Prediction, Query
+
+__all__ = ["predict", "similar", "strengths"]
+
+TOP, TOP_OF_ALL = 10, 1000
+ANSWERS = {
+    "head": "str",
+    "relation": "str",
+    "tail": "str",
+    "asked": "str",
+    "place": "int",
+    "probability": "float",
+    "spread": "float",
+    "rank_low": "int",
+    "rank_high": "int",
+    "frequency": "int",
+    "known": "str",
+}
+FACTS = {
+    "head": "str",
+    "relation": "str",
+    "tail": "str",
+    "probability": "float",
+    "share": "float",
+    "side": "str",
+    "known": "str",
+}
+SIMILAR = {"label": "str", "cosine": "float", "frequency": "int"}
+STRENGTHS = {"kind": "str", "label": "str", "strength": "float", "frequency": "int", "ratio": "float"}
+
+Top = Annotated[int, typer.Option(min=1, help="How many to list.")]
+
+
+def predict(
+    run: Run,
+    head: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
+    relation: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
+    tail: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Many questions: head, relation, tail per line, separated by tabs, what is asked empty or ?.",
+            show_default=False,
+        ),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="The most probable facts that the graph lacks; --relation narrows it to one."),
+    ] = False,
+    top: Annotated[
+        int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.", show_default=False)
+    ] = None,
+    new_only: Annotated[bool, typer.Option("--new-only", help="Leave out what the graph has already.")] = False,
+    mode: Mode = ModeChoice.auto,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Answer questions: give two of head, relation and tail, and the third is predicted.
+
+    The probability is calibrated on validation facts. It says which answer, given that there is one; not whether there
+    is one. Its spread and the interval of ranks (5 % to 95 %) say how sure the model is, over samples of its posterior.
+    """
+    _check_question(head, relation, tail, queries, everything)
+    target = Target(as_json, as_csv, out, force)
+    if everything:
+        _predict_all(opened(run, device), relation, top or TOP_OF_ALL, mode, target)
+        return
+    asked = [_query(head, relation, tail)] if queries is None else _read_queries(queries)
+    model = opened(run, device)
+    with Progress("predicting"):
+        predictions = model.predict_many(asked, top=top or TOP, new_only=new_only, mode=mode)
+    if not target.table:
+        documents = [prediction.to_dict() for prediction in predictions]
+        rows = [row for prediction in predictions for row in _answer_rows(prediction)]
+        target.put(documents[0] if queries is None else documents, rows, ANSWERS)
+        return
+    for place, prediction in enumerate(predictions):
+        emit(heading(_question(prediction), space=place > 0), _answer_table(prediction))
+    kinds = dict.fromkeys(prediction.asked for prediction in predictions)
+    for kind in kinds:
+        meaning = next(prediction.meaning for prediction in predictions if prediction.asked == kind)
+        say(paragraph(f"probability: {meaning}"))
+    say(paragraph(_how(model, mode)))
+
+
+def _check_question(
+    head: str | None, relation: str | None, tail: str | None, queries: Path | None, everything: bool
+) -> None:
+    """An error unless there is just one way in which something is asked."""
+    given = [
+        name for name, label in {"--head": head, "--relation": relation, "--tail": tail}.items() if label is not None
+    ]
+    remedy = "two of --head, --relation and --tail; or --queries FILE; or --all"
+    if queries is not None and everything:
+        raise ConfigError("--queries and --all exclude each other", remedy=remedy)
+    if queries is not None and given:
+        raise ConfigError(f"--queries and {given[0]} exclude each other", remedy=remedy)
+    if everything and set(given) - {"--relation"}:
+        raise ConfigError(f"--all and {given[0]} exclude each other", remedy="with --all only --relation, or nothing")
+    if queries is None and not everything and len(given) != 2:
+        raise ConfigError(f"a question has two of three, not {', '.join(given) or 'none'}", remedy=f"give {remedy}")
+
+
+def _query(*labels: str | None) -> Query:
+    from kgem.use.predict import Query
+
+    return Query(*labels)
+
+
+def _read_queries(path: Path) -> list[Query]:
+    """The questions in a file, one per line."""
+    from kgem.data.files import Source
+
+    with Source.of(path).open() as file:
+        try:
+            lines = file.read().decode("utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise TriplesError("is not text in UTF-8", where=str(path), remedy="save it as UTF-8") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        fields = [None if field in ("", "?") else field for field in line.split("\t")]
+        if len(fields) != 3 or fields.count(None) != 1:
+            raise TriplesError(
+                "is not a question: head, relation and tail separated by tabs, just one of them empty or ?",
+                where=f"{path}:{number}",
+                remedy="as in: France<TAB>borders<TAB>?",
+            )
+        found.append(_query(*fields))
+    if not found:
+        raise TriplesError("has no questions in it", where=str(path), remedy="write one per line")
+    return found
+
+
+def _completed(query: Query, label: str) -> dict[str, str]:
+    """The fact that an answer makes of a question."""
+    return {name: label if given is None else given for name, given in query._asdict().items()}
+
+
+def _answer_rows(prediction: Prediction) -> Iterator[dict[str, Any]]:
+    for place, answer in enumerate(prediction, 1):
+        fields = asdict(answer)
+        del fields["label"]
+        yield {**_completed(prediction.query, answer.label), "asked": prediction.asked, "place": place, **fields}
+
+
+def _question(prediction: Prediction) -> str:
+    return " · ".join("?" if label is None else label for label in prediction.query)
+
+
+def _answer_table(prediction: Prediction) -> Any:
+    columns = ["", prediction.asked, "known", "probability", "±", "rank", "facts"]
+    rows = [
+        (f"{place}", answer.label, answer.known or "", percent(answer.probability), *_doubt(answer), answer.frequency)
+        for place, answer in enumerate(prediction, 1)
+    ]
+    return table(columns, rows, left=3)
+
+
+def _doubt(answer: Answer) -> tuple[str, str]:
+    """Spread and the interval of ranks."""
+    if answer.spread is None or answer.rank_low is None or answer.rank_high is None:
+        return "", ""
+    low, high = answer.rank_low, answer.rank_high
+    return percent(answer.spread), f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _how(model: Model, mode: str) -> str:
+    """How the probabilities came about."""
+    chosen = model.resolve(mode)
+    if not model.temperatures:
+        return f"mode {chosen}; not calibrated: the graph had no validation facts"
+    return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen):.2f})"
+
+
+def _predict_all(model: Model, relation: str | None, top: int, mode: str, target: Target) -> None:
+    with Progress("looking for missing facts") as progress:
+        relations = None if relation is None else [relation]
+        facts = model.missing_facts(top, relations, mode, progress=counting(progress))
+    if not target.table:
+        rows = [fact.to_dict() for fact in facts]
+        target.put(rows, rows, FACTS)
+        return
+    emit(heading(f"The {len(facts):,} most probable facts that {model.data.name} lacks", space=False))
+    emit(_fact_table(facts))
+    say(
+        paragraph(
+            "probability: of the tail given head and relation, or of the head given the rest (asked), and given that "
+            "there is one; share: as good as the known answers of that question from about 1 on"
+        ),
+        paragraph(_how(model, mode)),
+    )
+
+
+def _fact_table(facts: Sequence[ScoredFact]) -> Any:
+    rows = [
+        (
+            f"{place}",
+            fact.head,
+            fact.relation,
+            fact.tail,
+            fact.side,
+            percent(fact.probability),
+            f"{fact.share or 0:.2f}",
+        )
+        for place, fact in enumerate(facts, 1)
+    ]
+    return table(["", "head", "relation", "tail", "asked", "probability", "share"], rows, left=5)
+
+
+def similar(
+    run: Run,
+    entity: Annotated[str, typer.Argument(help="Its label.", show_default=False)],
+    top: Top = TOP,
+    mode: Mode = ModeChoice.auto,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """List the entities whose vectors point the same way as that of one: it plays a similar part in the graph."""
+    target = Target(as_json, as_csv, out, force)
+    found = opened(run, device).similar(entity, top, mode)
+    if target.table:
+        rows = [(f"{place}", each.label, f"{each.cosine:.3f}", each.frequency) for place, each in enumerate(found, 1)]
+        emit(heading(f"Similar to {entity}", space=False), table(["", "entity", "cosine", "facts"], rows, left=2))
+    else:
+        near = [asdict(each) for each in found]
+        target.put({"entity": entity, "similar": near}, near, SIMILAR)
+
+
+class KindChoice(StrEnum):
+    """Whose strengths."""
+
+    entities = "entities"
+    relations = "relations"
+
+
+def strengths(
+    run: Run,
+    top: Annotated[int, typer.Option(min=1, help="How many of the most, and of the least regularised to list.")] = TOP,
+    of: Annotated[KindChoice | None, typer.Option(help="Only these.", show_default=False)] = None,
+    figure: Figure = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Show the most and least regularised symbols against their frequency: what the model trusts.
+
+    A high strength keeps a vector near zero. The ratio compares it with what the symbol's frequency would suggest: 2
+    means twice as strong as symbols of that frequency are on average. JSON, CSV and files have every symbol.
+    """
+    target = Target(as_json, as_csv, out, force)
+    if figure is not None:
+        refuse_existing(figure, force)
+    model = opened(run)
+    kinds = [of] if of else list(KindChoice)
+    groups = {kind.value: _strength_rows(model, kind) for kind in kinds}
+    if figure is not None:
+        save_figure(lambda: _strength_figure(model, kinds[0]), figure)
+    if not target.table:
+        every = [row for rows, _ in groups.values() for row in rows]
+        target.put({kind: {**fit, "symbols": rows} for kind, (rows, fit) in groups.items()}, every, STRENGTHS)
+        return
+    for place, (kind, (rows, fit)) in enumerate(groups.items()):
+        _emit_strengths(kind, rows, fit, top, place > 0)
+
+
+def _strength_figure(model: Model, kind: KindChoice) -> Any:
+    from kgem.use.figures import strengths_figure
+
+    data = model.data
+    learned = model.learned.entities if kind == KindChoice.entities else model.learned.relations
+    counts = data.entity_counts if kind == KindChoice.entities else data.relation_counts
+    labels = data.entities.labels if kind == KindChoice.entities else data.relations.labels
+    return strengths_figure(
+        learned.cpu().double().numpy(), counts, labels, what=kind.value.removesuffix("s").replace("tie", "ty")
+    )
+
+
+def _strength_rows(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+    """All symbols, the most regularised first, and how strengths follow frequency."""
+    import numpy as np
+
+    from kgem.use.figures import fit_strengths
+
+    data = model.data
+    if kind == KindChoice.entities:
+        labels, counts, lam = list(data.entities), data.entity_counts, model.strengths.entities.array
+        kinds = ["entity"] * len(labels)
+    else:
+        both = model.point.reciprocal
+        labels = list(data.relations) * (1 + both)
+        kinds = ["relation"] * data.n_relations + ["reciprocal"] * (data.n_relations * both)
+        counts = np.tile(data.relation_counts, 1 + both)
+        lam = model.learned.relations.cpu().double().numpy()
+    fit = fit_strengths(lam, counts)
+    flat = np.isnan(fit.slope)  # all symbols are equally frequent
+    usual = np.full(len(lam), np.exp(np.log(lam).mean())) if flat else fit.scale * np.maximum(counts, 1) ** fit.slope
+    rows = [
+        {"kind": kinds[i], "label": labels[i], "strength": float(lam[i]), "frequency": int(counts[i]), "ratio": ratio}
+        for i, ratio in ((i, float(lam[i] / usual[i])) for i in np.argsort(-lam, kind="stable").tolist())
+    ]
+    return rows, {"slope": None if flat else fit.slope, "proportional": fit.c}
+
+
+def _emit_strengths(
+    kind: str, rows: Sequence[dict[str, Any]], fit: dict[str, float | None], top: int, space: bool
+) -> None:
+    columns = [kind, "strength", "facts", "ratio"]
+
+    def cells(some: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [(_symbol(row), f"{row['strength']:.3g}", row["frequency"], f"{row['ratio']:.2f}") for row in some]
+
+    most, least = rows[:top], rows[::-1][: min(top, max(0, len(rows) - top))]
+    emit(heading(f"The most regularised {kind}", space=space), table(columns, cells(most)))
+    if least:
+        emit(heading(f"The least regularised {kind}"), table(columns, cells(least)))
+    if fit["slope"] is not None:
+        say(paragraph(f"{kind}: strength grows like frequency to the power {fit['slope']:.2f} (1 is the usual rule)"))
+
+
+def _symbol(row: dict[str, Any]) -> str:
+    return f"{plain(row['label'])}{'⁻¹' if row['kind'] == 'reciprocal' else ''}"

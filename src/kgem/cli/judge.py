@@ -1,0 +1,339 @@
+"""`kgem evaluate`, `kgem compare`, `kgem search`: how good a model is, beside another, and beside the usual search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli import reading
+from kgem.cli.console import AsJson, emit, emit_json, heading, paragraph, plain, say, table
+from kgem.cli.output import Force, refuse_existing
+from kgem.cli.progress import Progress, duration
+from kgem.cli.results import (
+    AsCsv,
+    Device,
+    Mode,
+    ModeChoice,
+    Out,
+    Run,
+    Split,
+    SplitChoice,
+    Target,
+    counting,
+    opened,
+    percent,
+    save_figure,
+)
+from kgem.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from kgem.evaluate.calibration import Calibration
+    from kgem.evaluate.metrics import Evaluation, Metrics
+    from kgem.fit.search import SearchResult, Trial
+    from kgem.use.compare import Difference
+    from kgem.use.model import Model
+
+__all__ = ["compare", "evaluate", "search"]
+
+FIGURES = ("MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks")
+ROWS = 40  # of a breakdown in a table for people
+TRIALS = {
+    "number": "int",
+    "strength": "float",
+    "learning_rate": "float",
+    "mrr": "float",
+    "epochs": "int",
+    "seconds": "float",
+    "outcome": "str",
+}
+
+
+class ByChoice(StrEnum):
+    """How figures can be broken down."""
+
+    side = "side"
+    category = "category"
+    frequency = "frequency"
+    relation = "relation"
+    ties = "ties"
+
+
+def evaluate(
+    run: Run,
+    split: Split = SplitChoice.test,
+    mode: Mode = ModeChoice.auto,
+    by: Annotated[
+        list[ByChoice] | None, typer.Option(help="Break the figures down; may be given again.", show_default=False)
+    ] = None,
+    calibration: Annotated[
+        bool, typer.Option("--calibration", help="Also measure how far the probabilities can be trusted.")
+    ] = False,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the reliability curve (.svg or .png).", show_default=False),
+    ] = None,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+    force: Force = False,
+) -> None:
+    """Rank the facts of a split among all entities, without the other known answers: MRR and Hits@k."""
+    if figure is not None:
+        refuse_existing(figure, force)
+    model = opened(run, device)
+    with Progress(f"ranking {split}") as progress:
+        result = model.evaluate(split, mode, progress=counting(progress))
+    measured = _calibration(model, split, mode) if calibration or figure is not None else None
+    if figure is not None and measured is not None:
+        from kgem.use.figures import reliability_figure
+
+        curves = measured.curve, measured.curve_before
+        save_figure(lambda: reliability_figure(*curves), figure)
+    if as_json:
+        emit_json(_evaluation_document(model, result, measured, split, mode, by or []))
+        return
+    emit(heading(f"{model.data.name}, {split}, mode {model.resolve(mode)}", space=False))
+    emit(_metrics_table("", {"all": result.overall}))
+    for name in by or []:
+        groups = getattr(result, f"by_{name}")
+        emit(heading(f"By {name}"), _metrics_table(str(name), _most(groups)))
+        if len(groups) > ROWS:
+            emit(f"and {len(groups) - ROWS:,} more: --json has them")
+    if measured is not None:
+        emit(heading("Calibration of the first answer"), _calibration_table(measured))
+        say(
+            paragraph(
+                "ECE: mean gap between probability and share that is right; log loss: of the right answer, in nats"
+            )
+        )
+    if result.unseen_targets:
+        say(f"{result.unseen_targets:,} of the ranked entities are not in train")
+
+
+def _evaluation_document(
+    model: Model, result: Evaluation, measured: Calibration | None, split: str, mode: str, by: Sequence[str]
+) -> dict[str, Any]:
+    full = result.to_dict()
+    wanted = [f"by_{name}" for name in by] or [name for name in full if name.startswith("by_")]
+    kept = {name: value for name, value in full.items() if name in wanted or not name.startswith("by_")}
+    about = {"graph": model.data.name, "split": str(split), "mode": model.resolve(mode)}
+    return {
+        **about,
+        "temperature": model.temperature(mode),
+        **kept,
+        **({} if measured is None else {"calibration": measured.to_dict()}),
+    }
+
+
+def _calibration(model: Model, split: str, mode: str) -> Calibration:
+    from kgem.evaluate.calibration import measure
+
+    data = model.data
+    with Progress("measuring calibration"):
+        facts = data.reciprocal(data.split(split))
+        return measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode))
+
+
+def _calibration_table(measured: Calibration) -> Any:
+    return table(
+        ["", "temperature", "ECE", "ECE of the first 10", "log loss"],
+        [
+            (
+                "as trained",
+                "1",
+                f"{measured.ece_before:.3f}",
+                f"{measured.ece_pairs_before:.3f}",
+                f"{measured.log_loss_before:.3f}",
+            ),
+            (
+                "calibrated",
+                f"{measured.temperature:.3g}",
+                f"{measured.ece:.3f}",
+                f"{measured.ece_pairs:.3f}",
+                f"{measured.log_loss:.3f}",
+            ),
+        ],
+    )
+
+
+def _most(groups: Mapping[str, Metrics]) -> Mapping[str, Metrics]:
+    """The groups with the most ranks, if there are too many to show."""
+    if len(groups) <= ROWS:
+        return groups
+    return dict(sorted(groups.items(), key=lambda item: -item[1].n)[:ROWS])
+
+
+def _metrics_table(name: str, groups: Mapping[str, Metrics]) -> Any:
+    return table([name, *FIGURES], [(group, *_figures(each)) for group, each in groups.items()])
+
+
+def _figures(metrics: Metrics) -> tuple[Any, ...]:
+    hits = (metrics.hits_at_1, metrics.hits_at_3, metrics.hits_at_10)
+    mean = metrics.mean_rank
+    rank = f"{mean:,.0f}" if mean >= 100 else f"{mean:.1f}"
+    return f"{metrics.mrr:.3f}", *(f"{share:.3f}" for share in hits), rank, metrics.n
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of runs or models.", show_default=False)
+    ],
+    split: Split = SplitChoice.test,
+    mode: Mode = ModeChoice.auto,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Show runs on the same graph side by side, each with its gain in MRR over the first and a 95 % interval of it.
+
+    The interval is of the paired bootstrap over facts: what another test set could show, not another seed.
+    """
+    if len(runs) < 2:
+        raise ConfigError("one run cannot be compared", remedy="give two or more")
+    import numpy as np
+
+    from kgem.use.compare import difference, fact_values, same_facts
+
+    models: list[Model] = []
+    values = []
+    for run in runs:
+        model = opened(run, device)
+        if models:
+            same_facts(models[0], model)
+        with Progress(f"ranking {run}") as progress:
+            values.append(fact_values(model, split, mode, progress=counting(progress)))
+        models.append(model)
+    rng = np.random.default_rng(seed)
+    gains = [difference(values[0][1], each, rng) for _, each in values[1:]]
+    if as_json:
+        documents = [
+            {"run": str(run), **_about(model, mode), **vars(metrics)}
+            for run, model, (metrics, _) in zip(runs, models, values, strict=True)
+        ]
+        for document, gain in zip(documents[1:], gains, strict=True):
+            document["gain"] = gain.to_dict()
+        emit_json({"graph": models[0].data.name, "split": str(split), "runs": documents})
+        return
+    emit(heading(f"{models[0].data.name}, {split}: {gains[0].n:,} facts", space=False))
+    shown = [None, *gains]
+    rows = [
+        (run, *_about(model, mode).values(), *_figures(metrics)[:4], *_gain(gain))
+        for run, model, (metrics, _), gain in zip(runs, models, values, shown, strict=True)
+    ]
+    emit(table(["run", "model", "mode", "K", *FIGURES[:4], "gain", "95 % interval"], rows, left=3))
+    unclear = [plain(run) for run, gain in zip(runs[1:], gains, strict=True) if not gain.clear]
+    if unclear:
+        say(paragraph(f"not clearly different from {plain(runs[0])} on these facts: {', '.join(unclear)}"))
+
+
+def _about(model: Model, mode: str) -> dict[str, Any]:
+    return {"model": model.config.model.score, "mode": model.resolve(mode), "dim": model.config.model.dim}
+
+
+def _gain(gain: Difference | None) -> tuple[str, str]:
+    return ("", "") if gain is None else (f"{gain.value:+.4f}", f"{gain.low:+.4f} to {gain.high:+.4f}")
+
+
+def search(
+    graph: reading.Graph,
+    trials: Annotated[int, typer.Option(min=1, help="Complete trainings.")] = 30,
+    model: Annotated[str, typer.Option(help="Score function.")] = "complex",
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings.")] = 100,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Of each trial at most; without it as pre-training.", show_default=False)
+    ] = None,
+    strengths: Annotated[
+        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range of the shared strength.")
+    ] = (1e-3, 1.0),
+    search_rate: Annotated[bool, typer.Option("--rate", help="Search the learning rate as well.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="End trials early that are behind the median.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of splits, tables, order and search.")] = 0,
+    device: Device = "cpu",
+    out: Out = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """The baseline that kgem replaces: Optuna's search for one shared strength, and what it costs.
+
+    Every trial is a complete training with the strengths of Eq. 6, on the engine that 'kgem fit' uses.
+    """
+    target = Target(as_json, as_csv, out, force)
+    data = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    from kgem.fit.search import RATES
+    from kgem.fit.search import search as run_search
+    from kgem.use.fitting import prepare, settings, validator
+
+    overrides = {"model.score": model, "model.dim": dim, "seed": seed, "device": device}
+    config = settings(None, overrides | ({} if epochs is None else {"pretrain.epochs": epochs}))
+    prepared = prepare(data, seed).data
+    validate = validator(prepared, seed)
+    if validate is None:
+        raise InputError(f"{prepared.name} is too small to split", remedy="give it validation facts")
+    say(f"{plain(prepared.name)}: {trials} trials of at most {config.pretrain.epochs} epochs, {model}, K = {dim}")
+    with Progress("searching", total=trials) as progress:
+
+        def heard(trial: Trial) -> None:
+            progress.advance()
+            say(_trial_line(trial))
+
+        found = run_search(
+            prepared,
+            config,
+            validate,
+            trials=trials,
+            strengths=strengths,
+            rates=RATES if search_rate else None,
+            prune=prune,
+            on_trial=heard,
+        )
+    tested = _tested(prepared, found)
+    if not target.table:
+        rows = [trial.to_dict() for trial in found.trials]
+        cost = {"epochs": found.epochs, "seconds": found.seconds}
+        test = None if tested is None else vars(tested)
+        target.put({"best": found.best.to_dict(), "test": test, "cost": cost, "trials": rows}, rows, TRIALS)
+        return
+    ordered = sorted(found.trials, key=lambda trial: -math.inf if trial.mrr is None else trial.mrr, reverse=True)
+    cells = [
+        (f"{t.number}", t.outcome, f"{t.strength:.3g}", f"{t.learning_rate:.3g}", _mrr(t), t.epochs, f"{t.seconds:.1f}")
+        for t in ordered
+    ]
+    emit(table(["trial", "outcome", "strength", "rate", "valid MRR", "epochs", "seconds"], cells, left=2))
+    emit("", f"best: strength {found.best.strength:.3g}, valid MRR {_mrr(found.best)}" + _test_text(tested))
+    emit(f"cost: {found.epochs:,} epochs in {len(found.trials)} trainings, {duration(found.seconds)}")
+
+
+def _tested(data: Any, found: SearchResult) -> Metrics | None:
+    """What the best trial's tables are worth on test."""
+    from kgem.evaluate.metrics import summarise
+    from kgem.evaluate.ranking import rank
+
+    if not len(data.test):
+        return None
+    return summarise(rank(found.embeddings, data.reciprocal(data.test), data.filter_index).of("pessimistic"))
+
+
+def _test_text(tested: Metrics | None) -> str:
+    return "" if tested is None else f", test MRR {tested.mrr:.3f}, Hits@10 {percent(tested.hits_at_10)}"
+
+
+def _mrr(trial: Trial) -> str:
+    return "" if trial.mrr is None else f"{trial.mrr:.3f}"
+
+
+def _trial_line(trial: Trial) -> str:
+    told = f"valid MRR {_mrr(trial)}" if trial.mrr is not None else trial.outcome
+    return (
+        f"trial {trial.number}: strength {trial.strength:.3g}, {told}, {trial.epochs} epochs, {duration(trial.seconds)}"
+    )
