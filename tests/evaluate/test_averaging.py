@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -24,7 +26,7 @@ def test_log_of_the_mean_of_softmaxes(
     for borders in ([0, n], [0, 9, 10, n]):
         write = AverageScorer(samples).prepare(heads, relations)
         found = torch.empty(len(heads), n, dtype=torch.float64)
-        for start, stop in zip(borders, borders[1:], strict=False):
+        for start, stop in pairwise(borders):
             block = torch.empty(len(heads), stop - start, dtype=torch.float64)
             write(start, stop, block)
             found[:, start:stop] = block
