@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from kgem.use.model import Model
     from kgem.use.predict import Answer
 
-GRAPH, DIM, ORIGIN = "world", 50, "demo"
+GRAPH, ORIGIN = "world", "demo"
+SETTINGS = {"model.dim": 50}
 FOLDER = Path("demo-run")
 # Questions (head, relation, ?): what to call them. Which head is asked about follows from the test split.
 QUESTIONS = {
@@ -25,7 +26,7 @@ QUESTIONS = {
     "official language": "An official language of {} is ...",
     "uses currency": "{} uses the currency ...",
     "member of": "{} is a member of ...",
-    "has capital": "The capital of {} is ...",
+    "written in": "{} is written in ...",
 }
 SHOWN = 3  # answers to each question
 EXTREMES = 4  # symbols at either end of the strengths
@@ -45,7 +46,7 @@ def demo(
 
         check_free(out, force or origin_of(out) == ORIGIN)
         prepared = prepare(GRAPH)
-        config = settings(None, {"model.dim": DIM})
+        config = settings(None, SETTINGS)
         run = Run.create(out, prepared, config, force=True, origin=ORIGIN)
     with run:
         model = train(run, quiet=quiet)
@@ -55,7 +56,7 @@ def demo(
     with Progress("writing the report"):
         from kgem.use.report import write_report
 
-        report = write_report(out)
+        report = write_report(out, model=model)
     say("", f"done in {duration(model.provenance['seconds'])}; report: {plain(report)}")
     say(f"ask more: kgem predict {plain(out)} --head France --relation borders")
 

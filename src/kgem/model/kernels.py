@@ -22,7 +22,7 @@ from kgem.model.scores import Score
 
 __all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel", "block_size"]
 
-BLOCK_BYTES = 96 * 2**20  # at most for a block of scores; below 256 queries the products lose speed
+BLOCK_BYTES = 192 * 2**20  # at most for a block of scores; below 256 queries the products lose speed
 LANE = 64  # bytes: rows of a block start on cache lines, or the product that writes them is half as fast
 
 
@@ -37,7 +37,7 @@ class Shard:
 
 def block_size(n_tails: int, dtype: torch.dtype) -> int:
     """How many queries make a block of scores of about BLOCK_BYTES."""
-    return max(16, min(512, BLOCK_BYTES // (n_tails * dtype.itemsize)))
+    return max(16, min(1024, BLOCK_BYTES // (n_tails * dtype.itemsize)))
 
 
 class SoftmaxKernel:
@@ -107,21 +107,28 @@ class SoftmaxKernel:
             mine = (tails >= shard.start) & (tails < shard.start + self.n_tails)
             rows, tails = rows[mine], tails[mine] - shard.start
         cells = rows * self.padded + tails  # the observed tails' places in the flattened block
-        observed = block.view(-1).take(cells).sum(dtype=torch.float64)
-
-        highest = block.amax(dim=1)
-        torch.softmax(block, dim=1, out=block)
-        log_z = highest - block.amax(dim=1).log_()  # the largest probability never underflows
-        if shard is not None:
-            local, log_z = log_z, shard.logsumexp(log_z)
-            block.mul_((local - log_z).exp_().unsqueeze(1))
-            observed = shard.sum(observed)
+        observed = block.view(-1).take(cells)
+        if shard is None:
+            torch.softmax(block, dim=1, out=block)
+            loss = self._log_loss(q, table, rows, observed, block.view(-1).take(cells))
+        else:
+            log_z = _softmax_of_shards(block, shard)
+            loss = (counts * log_z).sum(dtype=torch.float64) - shard.sum(observed.sum(dtype=torch.float64))
         block.view(-1).index_add_(0, cells, counts.reciprocal().neg_().index_select(0, rows))
         weights = (counts * scale).unsqueeze(1)  # (b, 1)
         pull_back(weights, grad_table, grad_q)
         if shard is not None:
             grad_q.copy_(shard.sum(grad_q))
-        return (counts * log_z).sum(dtype=torch.float64) - observed
+        return loss
+
+    def _log_loss(self, q: Tensor, table: Tensor, rows: Tensor, scores: Tensor, probabilities: Tensor) -> Tensor:
+        """The sum of log Z - f over observed tails: minus the log of their probabilities, unless one underflowed."""
+        faint = probabilities < 1e8 * torch.finfo(probabilities.dtype).tiny
+        loss = -probabilities.masked_fill(faint, 1.0).log_().sum(dtype=torch.float64)
+        if bool(faint.any()):
+            log_z = self.score.compare(q[rows[faint]], table).logsumexp(dim=1)
+            loss += (log_z - scores[faint]).sum(dtype=torch.float64)
+        return loss
 
     def _score(self, q: Tensor, table: Tensor, block: Tensor) -> Callable[[Tensor, Tensor, Tensor], None]:
         """Fill the block with scores; return what turns (block times row weights) into gradients."""
@@ -147,3 +154,13 @@ class SoftmaxKernel:
             grad_table.add_(for_table)
 
         return by_autograd
+
+
+def _softmax_of_shards(block: Tensor, shard: Shard) -> Tensor:
+    """Mutates the block: scores to probabilities over all shards; returns log Z, (b,)."""
+    highest = block.amax(dim=1)
+    torch.softmax(block, dim=1, out=block)
+    local = highest - block.amax(dim=1).log_()  # the largest probability never underflows
+    log_z = shard.logsumexp(local)
+    block.mul_((local - log_z).exp_().unsqueeze(1))
+    return log_z
