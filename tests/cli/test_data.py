@@ -1,4 +1,4 @@
-"""`kgem data` and `kgem demo`, as a person uses them: right and wrong input, what is printed, what is written."""
+"""`kgem data`, as a person uses them: right and wrong input, what is printed, what is written."""
 
 from __future__ import annotations
 
@@ -350,12 +350,3 @@ def test_rows_left_out_are_told(kgem: Kgem) -> None:
     assert code == 0
     assert "bad.tsv: 5 rows, 2 facts kept; left out: 1 given twice, 2 no facts" in err
     assert "  2: 2 columns where 3 are expected" in err
-
-
-# demo
-
-
-def test_demo_shows_the_embedded_graph(kgem: Kgem) -> None:
-    code, out, _ = kgem("demo")
-    assert code == 0
-    assert "1,292 entities, 19 relations, 4,827 facts" in out and "France has capital Paris" in out

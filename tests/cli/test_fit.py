@@ -1,0 +1,283 @@
+"""`kgem fit`, `kgem resume` and `kgem demo`, as a person uses them."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kgem.cli import demo, main, watch
+from kgem.cli.watch import Watch
+from kgem.config import Config
+from kgem.errors import ArtifactError
+from kgem.settings import read_toml
+from kgem.store import read_store
+from kgem.use.run import Run, read_log
+from obvious import random_graph
+
+Kgem = Callable[..., tuple[int, str, str]]
+
+SMALL = {
+    f"{phase}.{name}": value
+    for phase in ("pretrain", "em", "retrain")
+    for name, value in {"epochs": 2, "patience": 50, "batch_size": 40}.items()
+} | {"model.dim": 3, "retrain.trial_epochs": 1, "run.threads": 1}
+SETTINGS = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+EPOCHS = 2 + 2 + 4 + 1
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A folder of its own to work in, with a graph that has no splits."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGEM_DATA", raising=False)
+    random_graph().frame("train").write_csv("graph.tsv", separator="\t", include_header=False)
+    threads = torch.get_num_threads()
+    yield tmp_path
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def kgem(capsys: pytest.CaptureFixture[str]) -> Kgem:
+    """Runs a command: exit code, stdout, stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return int(stop.value.code or 0), out, err
+
+    return run
+
+
+def tables(folder: str) -> dict[str, torch.Tensor]:
+    return read_store(Path(folder) / "model", kind="kgem-model", version=1).tensors
+
+
+def config_of(folder: str) -> Config:
+    return Config.model_validate(read_toml(Path(folder) / "config.toml"))
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
+    code, out, err = kgem("fit", "graph.tsv", "--out", "runs/a", *SETTINGS)
+    assert code == 0, err
+    assert "test" in out and "MRR" in out and "Hits@10" in out
+    for told in (
+        "graph: 21 entities, 4 relations",
+        "split at random with seed 0",
+        "complex, K = 3",
+        "of memory",
+        "s an epoch and at most 9 epochs",
+        "run folder: runs/a",
+        "pre-training: epoch 1 of at most 2",
+        "variational EM: 2 epochs",
+        "re-training: 5 epochs",
+        "best MRR 0.",
+        "next: kgem predict runs/a",
+    ):
+        assert told in err, told
+    assert config_of("runs/a").run.threads == 1
+    with Run.open(Path("runs/a")) as run:
+        assert run.prepared.split is not None and run.prepared.split["seed"] == 0
+    Path("graph.tsv").unlink()  # nothing but the run folder is needed from here on
+    code, _, err = kgem("resume", "runs/a")
+    assert code == 0 and "this run is finished" in err
+
+
+def test_quiet_json_and_the_folder_that_is_chosen(kgem: Kgem) -> None:
+    code, out, err = kgem("fit", "graph.tsv", "-q", "--json", "--seed", 3, "--model", "distmult", *SETTINGS)
+    assert code == 0 and err == ""
+    result = json.loads(out)
+    assert result["run"] == "runs/graph" and result["mode"] in ("point", "mean", "bayes")
+    assert 0 < result["metrics"]["test"]["mrr"] <= 1 and result["epochs"] == {"pretrain": 2, "em": 2, "retrain": 5}
+    assert config_of("runs/graph").model.score == "distmult" and config_of("runs/graph").seed == 3
+    code, again, _ = kgem("resume", "runs/graph", "--json")
+    assert code == 0 and json.loads(again) == result
+
+
+def test_what_is_said_later_counts(kgem: Kgem) -> None:
+    Path("my.toml").write_text("seed = 5\n[em]\nbeta = 0.7\ninitial_std = 0.4\n[model]\ndim = 7\n")
+    words = ["--recipe", "paper", "--config", "my.toml", "--dim", 4, "--set", "em.initial_std=0.3"]
+    few = [word for name in SMALL if name != "model.dim" for word in ("--set", f"{name}={SMALL[name]}")]
+    code, _, err = kgem("fit", "graph.tsv", "--out", "a", "-q", *few, "--set", "em.epochs=1", *words)
+    assert code == 0, err
+    config = config_of("a")
+    assert (config.seed, config.em.beta, config.em.initial_std, config.model.dim) == (5, 0.7, 0.3, 4)
+    assert config.em.e_epochs == 50  # from the recipe
+    assert kgem("fit", "graph.tsv", "--out", "b", "-q", "--config", "a/config.toml")[0] == 0
+    assert config_of("b") == config
+    assert all(torch.equal(t, tables("b")[name]) for name, t in tables("a").items())
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, epoch: int, times: int = 1) -> None:
+    """Ctrl-C is pressed after some epoch."""
+    real = Watch.__call__
+
+    def call(self: Watch, record: Any) -> None:
+        real(self, record)
+        if len(self._run.records) == epoch:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Watch, "__call__", call)
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 6])
+def test_ctrl_c_saves_and_says_how_to_go_on(kgem: Kgem, monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
+    assert kgem("fit", "graph.tsv", "--out", "whole", "-q", *SETTINGS)[0] == 0
+    with monkeypatch.context() as pressed:
+        interrupt(pressed, epoch)
+        code, out, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)
+    assert code == 130 and out == ""
+    assert f"stopped and saved after {epoch} epochs; go on: kgem resume a" in err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    code, _, err = kgem("resume", "a")
+    assert code == 0 and f"goes on after {epoch} epochs" in err
+    assert all(torch.equal(t, tables("whole")[name]) for name, t in tables("a").items())
+    assert len(read_log(Path("a"))) == EPOCHS
+
+
+def test_ctrl_c_twice_stops_at_once(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as pressed:
+        interrupt(pressed, 2, times=2)
+        code, _, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)
+    assert code == 130 and "kgem resume a" in err
+    assert kgem("resume", "a", "-q")[0] == 0
+
+
+def test_warnings_of_the_library_are_shown(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Run) -> None:
+        raise ArtifactError("the disk is full", where="a")
+
+    monkeypatch.setattr(Run, "_save", full)
+    code, _, err = kgem("fit", "graph.tsv", "--out", "a", "-q", "--set", "run.checkpoint_seconds=0", *SETTINGS)
+    assert code == 0 and "warning: no checkpoint of epoch 1: a: the disk is full" in err
+
+
+def test_a_time_budget_shortens_the_phases(kgem: Kgem) -> None:
+    long = ["--set", "pretrain.epochs=90000", "--set", "em.epochs=90000", "--set", "retrain.epochs=90000"]
+    code, _, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS, *long, "--time-budget", "1s")
+    assert code == 0 and "fit into 1 s" in err
+    config = config_of("a")
+    assert max(config.pretrain.epochs, config.em.epochs, config.retrain.epochs) < 90000
+    assert config.run.time_budget == 1.0
+
+
+class Terminal:
+    """A stderr that says it is a terminal."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bars_on_a_terminal(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("TERM", "xterm")
+    assert kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)[0] == 0
+    for told in ("pre-training", "variational EM", "re-training", "best MRR"):
+        assert told in terminal.text
+
+
+WRONG: dict[str, list[Any]] = {
+    "no such graph": ["fit", "nowhere.tsv"],
+    "an unknown score": ["fit", "graph.tsv", "--model", "complx"],
+    "no dimension": ["fit", "graph.tsv", "--dim", 0],
+    "an unknown setting": ["fit", "graph.tsv", "--set", "em.betta=1"],
+    "an unknown section": ["fit", "graph.tsv", "--set", "me.beta=1"],
+    "a setting without value": ["fit", "graph.tsv", "--set", "em.beta"],
+    "a setting out of bounds": ["fit", "graph.tsv", "--set", "em.beta=2"],
+    "a setting of the wrong type": ["fit", "graph.tsv", "--set", "em.beta=much"],
+    "an optimiser of a later phase": ["fit", "graph.tsv", "--set", "em.optimizer=lion"],
+    "no settings file": ["fit", "graph.tsv", "--config", "no.toml"],
+    "a settings file that is none": ["fit", "graph.tsv", "--config", "graph.tsv"],
+    "a settings file with a wrong name": ["fit", "graph.tsv", "--config", "wrong.toml"],
+    "an unknown recipe": ["fit", "graph.tsv", "--recipe", "soup"],
+    "a time that is none": ["fit", "graph.tsv", "--time-budget", "soon"],
+    "a device that is none": ["fit", "graph.tsv", "--device", "abacus"],
+    "no threads": ["fit", "graph.tsv", "--threads", 0],
+    "more validation than facts": ["fit", "graph.tsv", "--valid", 5000],
+    "a run that is there": ["fit", "graph.tsv", "--out", "taken"],
+    "a folder of others": ["fit", "graph.tsv", "--out", "mine", "--force"],
+    "a file as folder": ["fit", "graph.tsv", "--out", "graph.tsv"],
+    "a folder below a file": ["fit", "graph.tsv", "--out", "graph.tsv/run"],
+    "nothing to resume": ["resume", "nowhere"],
+    "a folder without a run": ["resume", "mine"],
+    "a file to resume": ["resume", "graph.tsv"],
+    "settings changed since": ["resume", "changed"],
+    "a run that another works in": ["resume", "busy"],
+    "a demo over a run": ["demo", "--out", "taken"],
+    "a demo over others": ["demo", "--out", "mine"],
+}
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG.keys())
+def test_wrong_input_is_one_message_and_nothing_is_written(words: list[Any], kgem: Kgem, here: Path) -> None:
+    from kgem.use.fitting import Prepared, settings
+
+    Path("wrong.toml").write_text("[em]\nbetta = 1\n")
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("years of work")
+    for name in ("taken", "changed"):
+        Run.create(Path(name), Prepared(random_graph(), None), settings(None, SMALL)).close()
+    Path("changed/config.toml").write_text(Path("changed/config.toml").read_text().replace("dim = 3", "dim = 9"))
+    with Run.create(Path("busy"), Prepared(random_graph(), None), settings(None, SMALL)):
+        before = everything(here)
+        code, out, err = kgem(*words)
+        assert code == 2 and out == ""
+        after = everything(here)
+    assert {k: v for k, v in after.items() if k.name != ".lock"} == {
+        k: v for k, v in before.items() if k.name != ".lock"
+    }
+    if not err.startswith("Usage"):
+        first, *remedy = err.strip().splitlines()[-2:]
+        assert first.startswith("error: ") and remedy and remedy[0].startswith("  "), err
+
+
+def test_near_misses_are_suggested(kgem: Kgem) -> None:
+    assert "did you mean em.beta" in kgem("fit", "graph.tsv", "--set", "em.betta=1")[2]
+    Path("wrong.toml").write_text("[em]\nbetta = 1\n")
+    assert "wrong.toml: there is no setting 'em.betta'" in kgem("fit", "graph.tsv", "--config", "wrong.toml")[2]
+
+
+def test_force_replaces_a_run(kgem: Kgem) -> None:
+    assert kgem("fit", "graph.tsv", "--out", "a", "-q", *SETTINGS)[0] == 0
+    old = tables("a")["point/entities"]
+    code, _, err = kgem("fit", "graph.tsv", "--out", "a", "-q", *SETTINGS)
+    assert code == 2 and "kgem resume a" in err and "--force" in err
+    assert kgem("fit", "graph.tsv", "--out", "a", "-q", "--seed", 1, "--force", *SETTINGS)[0] == 0
+    assert not torch.equal(tables("a")["point/entities"], old)
+
+
+def test_the_demo_asks_about_the_world_and_replaces_itself(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "SETTINGS", {**SMALL, "pretrain.batch_size": 500, "em.batch_size": 500})
+    for _ in range(2):
+        code, out, err = kgem("demo")
+        assert code == 0, err
+        assert "official language" in out and "in test" in out and "strength" in out
+        assert "report: demo-run/report.html" in err and Path("demo-run/report.html").is_file()
+
+
+def test_speeds_in_words() -> None:
+    assert watch._speed(2.0) == "2 s each" and watch._speed(0.0012) == "1.2 ms each"
