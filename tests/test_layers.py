@@ -57,7 +57,21 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "export",
         "serve",
     ),
-    "cli": ("console", "progress", "tables", "output", "reading", "results", "data", "watch", "fit", "demo", "ask", "judge", "share"),
+    "cli": (
+        "console",
+        "progress",
+        "tables",
+        "output",
+        "reading",
+        "results",
+        "data",
+        "watch",
+        "fit",
+        "demo",
+        "ask",
+        "judge",
+        "share",
+    ),
 }
 ORDER = [f"{floor}.{name}" if floor else name for floor, names in FLOORS.items() for name in names]
 PLACE = {module: i for i, module in enumerate(ORDER)}

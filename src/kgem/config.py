@@ -70,6 +70,7 @@ class EMConfig(TrainConfig):
     """Phase 2: a run of Algorithm 2."""
 
     learning_rate: float = Field(0.1, gt=0, description="for means, at the start")
+    patience: int = Field(10, ge=1, description="validations without gain before stopping; half of it once settled")
     std_learning_rate: float = Field(0.1, gt=0, description="for log standard deviations, at the start")
     half_life: float | None = Field(25.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     strength_rate: float = Field(0.5, gt=0, le=1, description="alpha_lambda: weight of the newest optimum")

@@ -145,7 +145,7 @@ def variational_em(
     on_epoch: Callable[[EMState, EpochRecord], None] | None = None,
 ) -> None:
     """Algorithm 2, from wherever the state stands; mutates it. Also ends when settled, or collapsed."""
-    while state.epoch < config.epochs and not (state.stopping.done or state.settling.done or state.collapse.done):
+    while state.epoch < config.epochs and not finished(state, config):
         begun = time.perf_counter()
         loss = run_epoch(state, objective, prior, config)
         if not math.isfinite(loss):
@@ -172,6 +172,15 @@ def variational_em(
             extra |= {"drift": drift} if math.isfinite(drift) else {}
             extra |= {"collapsed": 1.0} if state.collapse.done else {}
             on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, best, extra))
+
+
+def finished(state: EMState, config: EMConfig) -> bool:
+    """Whether validation has stopped gaining for good, q has collapsed, or strengths and ELBO have settled.
+
+    The means may gain long after the strengths have settled: then half the patience decides.
+    """
+    idle = state.stopping.best_epoch == 0 or state.stopping.waited >= config.patience // 2
+    return state.stopping.done or state.collapse.done or (state.settling.done and idle)
 
 
 def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConfig) -> float:

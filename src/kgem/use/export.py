@@ -36,9 +36,10 @@ PYKEEN = {  # our score: PyKEEN's class and what its constructor must be told
 HOW = """\
 import json, numpy, pykeen.models, torch
 from pykeen.triples import TriplesFactory
-told = json.load(open("model.json")); ids = {s: json.load(open(f"{s}_to_id.json")) for s in ("entity", "relation")}
-facts = numpy.array(told["fact"])[None]
-factory = TriplesFactory.from_labeled_triples(facts, told["create_inverse_triples"], ids["entity"], ids["relation"])
+told = json.load(open("model.json"))
+ids = {f"{kind}_to_id": json.load(open(f"{kind}_to_id.json")) for kind in ("entity", "relation")}
+inverse = {"create_inverse_triples": told["create_inverse_triples"]}
+factory = TriplesFactory.from_labeled_triples(numpy.array([told["fact"]]), **ids, **inverse)
 model = getattr(pykeen.models, told["class"])(triples_factory=factory, **told["arguments"])
 weights = {name: torch.from_numpy(table) for name, table in numpy.load("weights.npz").items()}
 model.load_state_dict(weights, strict=False)
@@ -107,9 +108,7 @@ def _word2vec(model: Fitted, mode: str, folder: Path) -> None:
         rows = _numpy(table)
         with (folder / f"{name}.txt").open("w", encoding="utf-8", newline="\n") as file:
             file.write(f"{rows.shape[0]} {rows.shape[1]}\n")
-            file.writelines(
-                f"{word} {' '.join(map(repr, row.tolist()))}\n" for word, row in zip(words, rows, strict=True)
-            )
+            file.writelines(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True))
 
 
 def _pykeen(model: Fitted, mode: str, folder: Path) -> None:
