@@ -24,6 +24,7 @@ from kgem.evaluate.calibration import (
     ece,
     fit_temperature,
     log_loss,
+    measure,
     reliability,
     top_answers,
     top_confidences,
@@ -283,6 +284,8 @@ def test_calibrate_measures_what_it_mends_and_goes_into_json() -> None:
     assert found.ece_pairs < found.ece_pairs_before
     assert found.log_loss < found.log_loss_before
     assert found.log_loss == pytest.approx(log_loss(Fixed(scores), facts[4000:], known, found.temperature / 3))
+    again = measure(Fixed(3 * scores), facts[4000:], known, found.temperature, top=5)  # what was fitted before
+    assert again.to_dict() == found.to_dict()
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert plain["n"] == 4000
     assert plain["top"] == 5

@@ -16,6 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from kgem.errors import ConfigError, InputError
+from kgem.evaluate.calibration import reliability
 from kgem.use.figures import (
     MANY,
     counts_figure,
@@ -24,6 +25,7 @@ from kgem.use.figures import (
     fit_strengths,
     learning_curves,
     prior_figure,
+    reliability_figure,
     save_figure,
     strengths_figure,
 )
@@ -31,6 +33,8 @@ from kgem.use.figures import (
 rng = np.random.default_rng(0)
 COUNTS = rng.zipf(1.6, size=300).clip(max=5000) - 1
 STRENGTHS = 2.5 * np.maximum(COUNTS, 1) ** 0.4 * np.exp(0.2 * rng.normal(size=300))
+SHARES = rng.random(500)
+RIGHT = rng.random(500) < SHARES
 
 
 def records() -> list[dict[str, Any]]:
@@ -52,6 +56,7 @@ FIGURES = {
     "prior": prior_figure,
     "curves": lambda: learning_curves(records()),
     "elbo": lambda: elbo_figure(records(), m_step_from=3),
+    "reliability": lambda: reliability_figure(reliability(SHARES, RIGHT, 10), reliability(SHARES**2, RIGHT, 10)),
 }
 
 
@@ -233,3 +238,14 @@ def test_elbo_is_the_sum_of_the_parts_shown() -> None:
     total = sum(np.asarray(axes.lines[0].get_ydata()) for axes in parts)
     assert len(parts) == 3
     np.testing.assert_allclose(elbo.lines[0].get_ydata(), total)
+
+
+def test_reliability_draws_the_bins_that_have_answers() -> None:
+    curve = reliability([0.05, 0.95, 0.95, 1.0], [0, 1, 1, 0], 10)
+    top, bottom = reliability_figure(curve).axes
+    drawn = {line.get_label(): line for line in top.get_lines()}
+    np.testing.assert_allclose(drawn["calibrated"].get_xdata(), [0.05, 2.9 / 3])
+    np.testing.assert_allclose(drawn["calibrated"].get_ydata(), [0, 2 / 3])
+    assert [bar.get_height() for bar in bottom.patches] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 3]
+    assert "as trained" not in "".join(drawn)
+    assert "as trained" in "".join(line.get_label() for line in reliability_figure(curve, curve).axes[0].get_lines())

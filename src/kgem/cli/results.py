@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,7 @@ __all__ = [
     "SplitChoice",
     "Target",
     "counting",
+    "given_files",
     "opened",
     "percent",
     "save_figure",
@@ -80,18 +82,25 @@ def opened(run: Path, device: str = "cpu") -> Model:
     if not run.is_dir():
         what = "is a file, not a folder" if run.exists() else "there is no such folder"
         raise InputError(what, where=str(run), remedy="give the folder of a run or of a saved model")
-    with Progress(f"loading {run}"):
+    with Progress(f"loading {run}"), given_files():
         import torch
 
         from kgem.use.model import load
 
         try:
             return load(run, torch.device(device))
-        except ArtifactError as error:
-            raise InputError(error.what, where=error.where, remedy=error.remedy) from error
         except (RuntimeError, AssertionError) as error:  # how torch says that a device is unknown or absent
             what = f"cannot be used: {str(error).splitlines()[0]}"
             raise ConfigError(what, where=f"--device {device}", remedy="--device cpu") from error
+
+
+@contextmanager
+def given_files() -> Iterator[None]:
+    """Inside, files of kgem's own that cannot be used are what the user gave: wrong input."""
+    try:
+        yield
+    except ArtifactError as error:
+        raise InputError(error.what, where=error.where, remedy=error.remedy) from error
 
 
 def counting(progress: Progress) -> Callable[[int, int], None]:

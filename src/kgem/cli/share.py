@@ -11,7 +11,7 @@ import typer
 from kgem.cli.console import AsJson, emit, emit_json, say
 from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
-from kgem.cli.results import Device, Mode, ModeChoice, Run, opened
+from kgem.cli.results import Device, Mode, ModeChoice, Run, given_files, opened
 
 __all__ = ["export", "report"]
 
@@ -44,7 +44,7 @@ def report(
     target = out or default_target(run)
     check_target(target)
     refuse_existing(target, force)
-    with Progress("writing the report") as progress:
+    with Progress("writing the report") as progress, given_files():
 
         def step(what: str) -> None:
             progress.label = f"report: {what}"

@@ -1,0 +1,361 @@
+"""The commands on fitted models as a person uses them: right and wrong input, what is printed, what is written."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import kgem as library
+from kgem.cli import main
+from kgem.data.dataset import Dataset
+from kgem.settings import to_toml
+from kgem.use.fitting import fit, prepare
+from kgem.use.model import Model
+
+Kgem = Callable[..., tuple[int, str, str]]
+
+SHORT = {"pretrain.epochs": 3, "em.epochs": 3, "retrain.epochs": 2, "retrain.candidates": ((1.0, 0.0),)}
+COMMANDS = ("predict", "similar", "strengths", "evaluate", "compare", "report", "export")
+
+
+@pytest.fixture(scope="session")
+def graph() -> Dataset:
+    """The borders, capitals and continents of some countries."""
+    world = Dataset.load("world").frame("train")
+    few = world.filter(pl.col("relation").is_in(["borders", "has capital", "in continent"]))
+    return prepare(Dataset.from_frames(few.head(360), name="countries"), seed=0).data
+
+
+@pytest.fixture(scope="session")
+def fitted(graph: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two run folders, a and b, of short fits with different seeds."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed, name in enumerate("ab"):
+        records: list[dict[str, Any]] = []
+
+        def heard(phase: str, record: Any, records: list[dict[str, Any]] = records) -> None:
+            records.append({"phase": phase, **{k: v for k, v in vars(record).items() if k != "extra"}, **record.extra})
+
+        model = fit(graph, dim=8, seed=seed, progress=heard, **SHORT)
+        model.save(folder / name / "model")
+        (folder / name / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        (folder / name / "config.toml").write_text(to_toml(model.config))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fitted: Path) -> Path:
+    """A folder of its own to work in, with copies of the runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGEM_DATA", raising=False)
+    shutil.copytree(fitted, tmp_path / "runs")
+    return tmp_path
+
+
+@pytest.fixture
+def model(here: Path) -> Model:
+    return library.load("runs/a")
+
+
+@pytest.fixture
+def kgem(capsys: pytest.CaptureFixture[str]) -> Kgem:
+    """Runs a command: exit code, stdout, stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return int(stop.value.code or 0), out, err
+
+    return run
+
+
+def json_of(kgem: Kgem, *words: object) -> Any:
+    code, out, err = kgem(*words, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+# predict
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        (("--head", "France", "--relation", "borders"), {"head": "France", "relation": "borders"}),
+        (("--relation", "in continent", "--tail", "Europe"), {"relation": "in continent", "tail": "Europe"}),
+        (("--head", "France", "--tail", "Europe"), {"head": "France", "tail": "Europe"}),
+    ],
+)
+def test_predict_answers_each_kind_of_question(
+    kgem: Kgem, model: Model, options: tuple[str, ...], query: dict[str, str]
+) -> None:
+    wanted = model.predict(**query, top=3)
+    answers = json_of(kgem, "predict", "runs/a", *options, "--top", 3)
+    assert answers == json.loads(json.dumps(wanted.to_dict()))
+    code, out, err = kgem("predict", "runs/a", *options, "--top", 3)
+    assert code == 0 and all(answer.label in out for answer in wanted) and "?" in out.splitlines()[0]
+    assert wanted.meaning in err and "calibrated on validation" in err
+
+
+def test_predict_new_only_leaves_out_what_is_known(kgem: Kgem) -> None:
+    question = ("predict", "runs/a", "--head", "France", "--relation", "borders", "--top", 30)
+    assert any(answer["known"] for answer in json_of(kgem, *question)["answers"])
+    assert not any(answer["known"] for answer in json_of(kgem, *question, "--new-only")["answers"])
+
+
+def test_predict_reads_questions_and_writes_tables(kgem: Kgem, model: Model) -> None:
+    Path("asked.tsv").write_text("France\tborders\t?\n\n\thas capital\tParis\nFrance\t\tEurope\n", encoding="utf-8")
+    code, out, err = kgem("predict", "runs/a", "--queries", "asked.tsv", "--top", 2, "--csv")
+    assert code == 0, err
+    printed = pl.read_csv(io.StringIO(out))
+    assert printed["asked"].to_list() == ["tail", "tail", "head", "head", "relation", "relation"]
+    assert printed["tail"][3] == "Paris" and printed["place"].to_list() == [1, 2] * 3
+    assert kgem("predict", "runs/a", "--queries", "asked.tsv", "--top", 2, "--out", "found.parquet")[0] == 0
+    written = pl.read_parquet("found.parquet")
+    assert written["head"].to_list() == printed["head"].to_list()
+    np.testing.assert_allclose(written["probability"], printed["probability"])
+    assert written["probability"][0] == model.predict("France", "borders", top=1)[0].probability
+    assert kgem("predict", "runs/a", "--queries", "asked.tsv", "--out", "found.json")[0] == 0
+    assert len(json.loads(Path("found.json").read_text())) == 3
+    code, out, _ = kgem("predict", "runs/a", "--queries", "asked.tsv", "--top", 1)
+    assert code == 0 and "France · borders · ?" in out and "? · has capital · Paris" in out
+
+
+def test_predict_all_lists_missing_facts(kgem: Kgem, model: Model) -> None:
+    found = json_of(kgem, "predict", "runs/a", "--all", "--top", 5)
+    assert [fact["tail"] for fact in found] == [fact.tail for fact in model.missing_facts(5)]
+    narrowed = json_of(kgem, "predict", "runs/a", "--all", "--relation", "in continent", "--top", 4)
+    assert {fact["relation"] for fact in narrowed} == {"in continent"}
+    code, out, err = kgem("predict", "runs/a", "--all", "--top", 5)
+    assert code == 0 and found[0]["head"] in out and "share" in err
+    assert kgem("predict", "runs/a", "--all", "--top", 5, "--out", "missing.csv")[0] == 0
+    assert len(pl.read_csv("missing.csv")) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "none"),
+        (("--head", "France"), "not --head"),
+        (("--head", "France", "--relation", "borders", "--tail", "Spain"), "two of three"),
+        (("--head", "Frnace", "--relation", "borders"), "did you mean 'France'"),
+        (("--head", "France", "--relation", "bordres"), "did you mean 'borders'"),
+        (("--all", "--head", "France"), "exclude each other"),
+        (("--all", "--relation", "nonsense"), "no relation is called"),
+        (("--all", "--queries", "asked.tsv"), "exclude each other"),
+        (("--queries", "asked.tsv", "--head", "France"), "exclude each other"),
+        (("--queries", "absent.tsv"), "no such file"),
+        (("--queries", "asked.tsv"), "asked.tsv:2"),
+        (("--queries", "empty.tsv"), "no questions"),
+        (("--queries", "bytes.tsv"), "UTF-8"),
+        (("--head", "France", "--relation", "borders", "--top", "0"), "--top"),
+        (("--head", "France", "--relation", "borders", "--mode", "median"), "--mode"),
+        (("--head", "France", "--relation", "borders", "--json", "--csv"), "exclude each other"),
+        (("--head", "France", "--relation", "borders", "--out", "a.pdf"), ".parquet"),
+        (("--head", "France", "--relation", "borders", "--out", "taken.csv"), "--force"),
+        (("--head", "France", "--relation", "borders", "--out", "absent/a.csv"), "no such folder"),
+        (("--head", "France", "--relation", "borders", "--device", "abacus"), "--device"),
+    ],
+)
+def test_predict_refuses_wrong_input(kgem: Kgem, words: tuple[str, ...], told: str) -> None:
+    Path("asked.tsv").write_text("France\tborders\t?\nFrance\tborders\n")
+    Path("empty.tsv").write_text("\n")
+    Path("bytes.tsv").write_bytes(b"\xff\xfe\t\xff\t?\n")
+    Path("taken.csv").write_text("mine")
+    code, out, err = kgem("predict", "runs/a", *words)
+    assert (code, out) == (2, "") and told in err
+    assert Path("taken.csv").read_text() == "mine"
+
+
+def test_force_overwrites(kgem: Kgem) -> None:
+    Path("taken.csv").write_text("mine")
+    question = ("predict", "runs/a", "--head", "France", "--relation", "borders")
+    assert kgem(*question, "--out", "taken.csv", "--force")[0] == 0
+    assert Path("taken.csv").read_text().startswith("head,relation,tail")
+
+
+# similar and strengths
+
+
+def test_similar(kgem: Kgem, model: Model) -> None:
+    found = json_of(kgem, "similar", "runs/a", "France", "--top", 4)
+    assert [each["label"] for each in found["similar"]] == [each.label for each in model.similar("France", 4)]
+    code, out, _ = kgem("similar", "runs/a", "France", "--top", 4)
+    assert code == 0 and found["similar"][0]["label"] in out
+    code, out, err = kgem("similar", "runs/a", "Frnace")
+    assert (code, out) == (2, "") and "did you mean 'France'" in err
+
+
+def test_strengths_in_order_and_beside_frequency(kgem: Kgem, model: Model) -> None:
+    found = json_of(kgem, "strengths", "runs/a")
+    entities = found["entities"]["symbols"]
+    assert len(entities) == model.data.n_entities and len(found["relations"]["symbols"]) == 2 * model.data.n_relations
+    values = [row["strength"] for row in entities]
+    assert values == sorted(values, reverse=True)
+    for row in entities[:5]:
+        assert row["strength"] == pytest.approx(model.strengths.entities[row["label"]])
+        assert row["frequency"] == model.data.entity_counts[model.data.entities.id(row["label"])]
+    logs = np.log([row["ratio"] for row in entities])
+    assert abs(logs.mean()) < 1e-6  # the ratio is to the fitted power law
+    code, out, _ = kgem("strengths", "runs/a", "--of", "entities", "--top", 2, "--figure", "s.svg")
+    assert code == 0 and entities[0]["label"] in out and entities[-1]["label"] in out and "relations" not in out
+    assert Path("s.svg").read_text().startswith("<?xml")
+    assert kgem("strengths", "runs/a", "--figure", "s.svg")[0] == 2
+    assert kgem("strengths", "runs/a", "--figure", "s.gif")[0] == 2
+    assert kgem("strengths", "runs/a", "--out", "s.parquet")[0] == 0
+    assert len(pl.read_parquet("s.parquet")) == model.data.n_entities + 2 * model.data.n_relations
+
+
+# evaluate and compare
+
+
+def test_evaluate_gives_the_figures_of_the_library(kgem: Kgem, model: Model) -> None:
+    found = json_of(kgem, "evaluate", "runs/a", "--mode", "mean")
+    assert found["overall"]["mrr"] == model.evaluate("test", "mean").mrr
+    assert found["mode"] == "mean" and found["temperature"] == model.temperature("mean")
+    assert {"by_relation", "by_side", "by_frequency", "by_category"} <= set(found)
+    assert "by_relation" not in json_of(kgem, "evaluate", "runs/a", "--by", "side")
+    code, out, _ = kgem("evaluate", "runs/a", "--split", "valid", "--by", "side", "--by", "relation")
+    assert code == 0 and f"{model.evaluate('valid').mrr:.3f}" in out and "in continent" in out
+
+
+def test_evaluate_measures_calibration(kgem: Kgem, model: Model) -> None:
+    found = json_of(kgem, "evaluate", "runs/a", "--calibration")["calibration"]
+    assert found["temperature"] == model.temperature() and found["n"] == 2 * len(model.data.test)
+    code, out, err = kgem("evaluate", "runs/a", "--figure", "reliability.png")
+    assert code == 0 and f"{found['ece']:.3f}" in out and "ECE" in err
+    assert Path("reliability.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_shows_gain_and_interval(kgem: Kgem, model: Model) -> None:
+    found = json_of(kgem, "compare", "runs/a", "runs/b", "runs/a")
+    first, second, third = found["runs"]
+    gain = second["gain"]
+    assert gain["value"] == pytest.approx(second["mrr"] - first["mrr"])
+    assert gain["low"] <= gain["value"] <= gain["high"] and "gain" not in first
+    assert third["gain"]["value"] == third["gain"]["high"] == 0 and not third["gain"]["clear"]
+    code, out, err = kgem("compare", "runs/a", "runs/b", "runs/a")
+    assert code == 0 and "95 % interval" in out and "not clearly different" in err
+
+
+def test_compare_refuses_what_cannot_be_compared(kgem: Kgem, graph: Dataset) -> None:
+    code, _, err = kgem("compare", "runs/a")
+    assert code == 2 and "give two or more" in err
+    other = Dataset("other", graph.entities, graph.relations, graph.train, graph.test, graph.valid)
+    fit(other, dim=2, **(SHORT | {"pretrain.epochs": 1, "em.epochs": 1, "retrain.epochs": 1})).save("other")
+    code, out, err = kgem("compare", "runs/a", "other")
+    assert (code, out) == (2, "") and "different graphs" in err
+
+
+# search
+
+
+def test_search_shows_trials_and_their_cost(kgem: Kgem, graph: Dataset) -> None:
+    graph.frame("train").write_csv("facts.tsv", separator="\t", include_header=False)
+    words = ("search", "facts.tsv", "--trials", 2, "--dim", 4, "--epochs", 2)
+    found = json_of(kgem, *words)
+    assert len(found["trials"]) == 2 and found["cost"]["epochs"] == 4
+    assert found["best"]["mrr"] == max(trial["mrr"] for trial in found["trials"]) and found["test"]["n"] > 0
+    code, out, err = kgem(*words, "--rate")
+    assert code == 0 and "cost: 4 epochs in 2 trainings" in out and "trial 2" in err
+    assert kgem(*words, "--out", "trials.csv")[0] == 0 and len(pl.read_csv("trials.csv")) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("absent.tsv",), "absent.tsv"),
+        (("world", "--trials", "0"), "--trials"),
+        (("world", "--dim", "2", "--strengths", "1", "0.1"), "0 < low <= high"),
+        (("world", "--model", "nonsense"), "nonsense"),
+        (("world", "--device", "abacus"), "abacus"),
+        (("world", "--out", "trials.pdf"), ".parquet"),
+    ],
+)
+def test_search_refuses_wrong_input(kgem: Kgem, words: tuple[str, ...], told: str) -> None:
+    code, out, err = kgem("search", *words)
+    assert (code, out) == (2, "") and told in err
+
+
+# report and export
+
+
+def test_report_is_written_once(kgem: Kgem, model: Model) -> None:
+    code, out, err = kgem("report", "runs/a")
+    page = Path("runs/a/report.html")
+    assert code == 0 and out == f"{page}\n", err
+    text = page.read_text(encoding="utf-8")
+    assert f"{model.evaluate('test').mrr:.3f}" in text and "elbo" in text and "<script" not in text
+    page.write_text("mine")
+    code, out, err = kgem("report", "runs/a")
+    assert (code, out) == (2, "") and "--force" in err and page.read_text() == "mine"
+    assert kgem("report", "runs/a", "--force", "--mode", "mean")[0] == 0
+    assert "mode <b>mean</b>" in page.read_text(encoding="utf-8")
+    assert kgem("report", "runs/a", "--out", "page.pdf")[0] == 2
+    assert kgem("report", "runs/a", "--out", "absent/page.html")[0] == 2
+    Path("runs/a/log.jsonl").write_text("{\n")
+    code, out, err = kgem("report", "runs/a", "--out", "page.html")
+    assert (code, out) == (2, "") and "log" in err and not Path("page.html").exists()
+
+
+@pytest.mark.parametrize("to", ["parquet", "npz", "word2vec", "pykeen"])
+def test_export_writes_a_folder(kgem: Kgem, to: str) -> None:
+    found = json_of(kgem, "export", "runs/a", "--to", to)
+    folder = Path("runs/a/export") / to
+    assert found["files"] == [str(path) for path in sorted(folder.iterdir())] and found["files"]
+    code, out, err = kgem("export", "runs/a", "--to", to)
+    assert (code, out) == (2, "") and "--force" in err
+    assert kgem("export", "runs/a", "--to", to, "--force")[0] == 0
+    assert kgem("export", "runs/a/model", "--to", to, "--out", "elsewhere")[0] == 0
+    assert sorted(p.name for p in Path("elsewhere").iterdir()) == sorted(p.name for p in folder.iterdir())
+
+
+def test_export_refuses_wrong_input(kgem: Kgem) -> None:
+    assert kgem("export", "runs/a", "--to", "pickle")[0] == 2
+    assert kgem("export", "runs/a")[0] == 2
+    Path("file").write_text("mine")
+    assert kgem("export", "runs/a", "--to", "npz", "--out", "file", "--force")[0] == 2
+    assert Path("file").read_text() == "mine"
+
+
+# every command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("folder", ["absent", "asked.tsv", "empty", "unfinished", "damaged"])
+def test_a_folder_without_a_good_model_is_wrong_input(kgem: Kgem, command: str, folder: str) -> None:
+    Path("asked.tsv").write_text("a\tb\t?\n")
+    Path("empty").mkdir()
+    Path("unfinished").mkdir()
+    Path("unfinished/config.toml").write_text("")
+    shutil.copytree("runs/a", "damaged")
+    tables = Path("damaged/model/point.safetensors")
+    content = bytearray(tables.read_bytes())
+    content[-1] ^= 1
+    tables.write_bytes(content)
+    more = {
+        "predict": ["--head", "France", "--relation", "borders"],
+        "similar": ["France"],
+        "compare": ["runs/a"],
+        "export": ["--to", "npz"],
+    }
+    before = sorted(Path().rglob("*"))
+    code, out, err = kgem(command, folder, *more.get(command, []))
+    assert (code, out) == (2, "") and err.startswith(f"error: {folder}") and len(err.splitlines()) == 2
+    assert sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "search"])
+def test_help_ends_with_an_example(kgem: Kgem, command: str) -> None:
+    code, out, _ = kgem(command, "--help")
+    assert code == 0 and f"Example: kgem {command}" in " ".join(out.split())
