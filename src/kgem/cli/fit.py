@@ -26,7 +26,7 @@ __all__ = ["fit", "result_tables", "resume", "tell_plan", "train"]
 
 INTERRUPTED = 130  # exit code, as of shells
 BLOCK = 400e6  # bytes: torch itself, and the block of scores
-TABLES = 45  # times the size of one set of tables: what all phases hold, and a checkpoint's copies of most of it
+TABLES = 50  # times the size of one set of tables: what all phases hold, and a checkpoint's copies of most of it
 _SPLITS = ("valid", "test")
 _FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
 
@@ -96,7 +96,7 @@ def fit(
         run = Run.create(out, prepared, chosen, force=force)
     with run:
         finished = train(run, quiet=quiet)
-    _tell_result(finished, out, as_json)
+    _tell_result(finished, out, as_json, quiet)
 
 
 def resume(
@@ -122,7 +122,7 @@ def resume(
         else:
             _use_threads(run.config, threads)
             finished = train(run, quiet=quiet)
-    _tell_result(finished, folder, as_json)
+    _tell_result(finished, folder, as_json, quiet)
 
 
 def train(run: Run, *, quiet: bool) -> Model:
@@ -186,7 +186,7 @@ def result_tables(model: Model) -> list[Any]:
     return [table(["filtered ranks of", "questions", *_FIGURES.values()], rows)] if rows else []
 
 
-def _tell_result(model: Model, folder: Path, as_json: bool) -> None:
+def _tell_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
     if as_json:
         overall = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
         emit_json(
@@ -202,6 +202,8 @@ def _tell_result(model: Model, folder: Path, as_json: bool) -> None:
         )
         return
     emit(*result_tables(model))
+    if quiet:
+        return
     spent, place = duration(model.provenance["seconds"] or 0.0), plain(folder)
     best = f"; mode {model.mode} was best on validation" if model.validation else ""
     say(f"done in {spent}{best}", f"next: kgem predict {place} --head ... --relation ... ; kgem report {place}")

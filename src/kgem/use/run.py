@@ -9,6 +9,7 @@ model/        the fitted model, at the end
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import math
@@ -167,7 +168,10 @@ class Run:
             return None
         if len(self.records) > self._saved_step:
             self._try_to_save()  # what is left takes a while on a large graph, too
-        model = finish(training.phases.result(), self.prepared, training.phases.config, seconds=training.seconds)
+        result, config, seconds = training.phases.result(), training.phases.config, training.seconds
+        del training, self.training
+        gc.collect()  # the states of all phases, many times the size of the model
+        model = finish(result, self.prepared, config, seconds=seconds)
         model = replace(model, metrics=_measured(model))
         write_model(model, self.folder / MODEL, force=True)
         for step in self._checkpoints.steps()[:-1]:
