@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
 from kgem.evaluate.calibration import Calibration, measure
 from kgem.evaluate.metrics import Evaluation, Metrics
@@ -271,15 +271,17 @@ def graph(model: Fitted) -> str:
 
 def repeat(model: Fitted, origin: Origin) -> str:
     data = model.data
-    given = model.provenance.get("command")
-    command = str(given) if given else f"kgem fit {shlex.quote(data.name)} --config config.toml --out runs/again"
+    known = data.name in CATALOG  # else the name tells a file's name, not where it is
+    command = f"kgem fit {data.name if known else 'GRAPH'} --config config.toml --out runs/again"
+    about = "The same graph, settings, seed, versions and number of threads give the same tables."
+    about += "" if known else " GRAPH is the file or folder that the graph came from; its sha256 is below."
     config = origin.config or to_toml(model.config)
     facts = [["graph", f"<code>{esc(data.name)}</code>"], ["sha256 of the graph", f"<code>{data.content_hash}</code>"]]
     facts += [["seed", f"{model.config.seed}"]]
     facts += [[f"{esc(name)}", f"<code>{esc(version)}</code>"] for name, version in (origin.versions or {}).items()]
     hashes = [[esc(name), f"<code>{esc(sha)}</code>"] for name, sha in (origin.hashes or {}).items()]
     parts = [
-        note("The same graph, settings, seed, versions and number of threads give the same tables."),
+        note(about),
         page.preformatted(command),
         table(["", ""], facts, left=2),
         details("All settings (config.toml)", page.preformatted(config)),
