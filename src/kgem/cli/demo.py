@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
-from kgem.cli.fit import Quiet, result_tables, train
+from kgem.cli.fit import Quiet, result_tables, train, use_threads
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kgem.use.predict import Answer
 
 GRAPH, ORIGIN = "world", "demo"
-SETTINGS = {"model.dim": 50}
+SETTINGS = {"model.dim": 50, "run.threads": 1}  # so small a graph gains nothing from more
 FOLDER = Path("demo-run")
 # Questions (head, relation, ?): what to call them. Which head is asked about follows from the test split.
 QUESTIONS = {
@@ -46,7 +46,7 @@ def demo(
 
         check_free(out, force or origin_of(out) == ORIGIN)
         prepared = prepare(GRAPH)
-        config = settings(None, SETTINGS)
+        config = use_threads(settings(None, SETTINGS))
         run = Run.create(out, prepared, config, force=True, origin=ORIGIN)
     with run:
         model = train(run, quiet=quiet)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kgem.use.model import Model
     from kgem.use.run import Run
 
-__all__ = ["fit", "result_tables", "resume", "tell_plan", "train"]
+__all__ = ["fit", "result_tables", "resume", "tell_plan", "train", "use_threads"]
 
 INTERRUPTED = 130  # exit code, as of shells
 BLOCK = 400e6  # bytes: torch itself, and the block of scores
@@ -91,7 +91,7 @@ def fit(
         from kgem.use.fitting import prepare
         from kgem.use.run import Run
 
-        chosen = _use_threads(chosen)
+        chosen = use_threads(chosen)
         prepared = prepare(data, chosen.seed, valid, test)
         run = Run.create(out, prepared, chosen, force=force)
     with run:
@@ -120,7 +120,7 @@ def resume(
         if finished is not None:
             say(f"{plain(folder)}: this run is finished")
         else:
-            _use_threads(run.config, threads)
+            use_threads(run.config, threads)
             finished = train(run, quiet=quiet)
     _tell_result(finished, folder, as_json, quiet)
 
@@ -241,7 +241,7 @@ def _check_free(out: Path, force: bool) -> None:
     check_free(out, force)
 
 
-def _use_threads(config: Config, threads: int | None = None) -> Config:
+def use_threads(config: Config, threads: int | None = None) -> Config:
     """Set torch's threads and write them down, so that a resumed run has as many."""
     import torch
 
