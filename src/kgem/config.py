@@ -64,6 +64,10 @@ class PretrainConfig(TrainConfig):
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     rule: Literal["conventional", "uniform"] = Field("conventional", description="strength * n (Eq. 6), or * mean(n)")
     strength: float = Field(0.03, gt=0, description="the shared factor lambda")
+    candidates: tuple[float, ...] = Field(
+        (1.0, 3.0, 10.0), min_length=1, description="multiples of the strength that race on validation; (1): no race"
+    )
+    trial_epochs: int = Field(3, ge=1, description="epochs that each candidate of the race gets")
 
 
 class EMConfig(TrainConfig):
@@ -137,7 +141,7 @@ def paper_recipe() -> dict[str, Any]:
     """
     authors = {"batch_size": 100, "learning_rate": 0.02, "half_life": 25.0, "averaging": 0.0}
     return {
-        "pretrain": authors,
+        "pretrain": authors | {"candidates": (1.0,)},
         "em": authors
         | {
             "std_learning_rate": 0.1,

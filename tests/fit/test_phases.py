@@ -31,7 +31,13 @@ def settings(
     *, model: dict[str, Any] | None = None, pretrain: dict[str, Any], em: dict[str, Any], retrain: dict[str, Any]
 ) -> Config:
     """Explicit settings: a test here must not move with a default."""
-    pretrain = {"learning_rate": 0.2, "half_life": None, "rule": "conventional", "strength": 0.03} | pretrain
+    pretrain = {
+        "learning_rate": 0.2,
+        "half_life": None,
+        "rule": "conventional",
+        "strength": 0.03,
+        "candidates": (1.0,),
+    } | pretrain
     em = {
         "learning_rate": 0.1,
         "std_learning_rate": 0.1,
@@ -62,6 +68,11 @@ TINY = settings(
     pretrain={"epochs": 3, "patience": 50},
     em={"epochs": 3, "patience": 50},
     retrain={"epochs": 4, "patience": 50, "candidates": RACE},
+)
+RACING = settings(
+    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0, 0.2), "trial_epochs": 2},
+    em={"epochs": 2, "patience": 50},
+    retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
 )
 IMPATIENT = settings(
     pretrain={"epochs": 40, "patience": 1, "learning_rate": 0.5},
@@ -121,7 +132,9 @@ def run(fit: ThreePhases) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "config", [TINY, IMPATIENT, SETTLING, DROWNING], ids=["tiny", "impatient", "settling", "drowning"]
+    "config",
+    [TINY, RACING, IMPATIENT, SETTLING, DROWNING],
+    ids=["tiny", "racing", "impatient", "settling", "drowning"],
 )
 def test_a_fit_goes_on_from_any_epoch_bit_for_bit(config: Config) -> None:
     log = Log()
@@ -167,7 +180,7 @@ def test_a_checkpoint_is_a_copy() -> None:
     fit = ThreePhases(DATA, TINY, mrr_on(DATA, "valid"), log)
     fit.run()
     first, last = log.checkpoints[0][0], fit.tensors()
-    assert not torch.equal(first["pretraining.now.entities"], last["pretraining.now.entities"])
+    assert not torch.equal(first["pretraining.state.now.entities"], last["pretraining.state.now.entities"])
 
 
 def finished(config: Config, validate: Validate | None = None, data: Dataset = DATA) -> tuple[ThreePhases, FitResult]:
@@ -285,7 +298,7 @@ def on_sparse(**em: Any) -> Config:
     quick = {"batch_size": 50, "patience": 100, "learning_rate": 0.3}
     return settings(
         model={"dim": 50, "init_scale": 1e-3},
-        pretrain=quick | {"epochs": 10, "strength": 0.1},
+        pretrain=quick | {"epochs": 10, "strength": 0.1, "candidates": (1.0,)},
         em=quick | {"epochs": 15, "std_learning_rate": 0.3} | em,
         retrain=quick | {"epochs": 1, "candidates": ((1.0, 0.0),)},
     )

@@ -32,7 +32,7 @@ from obvious import random_graph
 PHASES = {"epochs": 3, "patience": 50, "batch_size": 40}
 SMALL: dict[str, Any] = {
     "model": {"dim": 3},
-    "pretrain": PHASES,
+    "pretrain": {**PHASES, "candidates": (1.0,)},
     "em": {**PHASES, "settled": 0.0},
     "retrain": {**PHASES, "candidates": ((1.0, 0.0), (1.0, 2.0)), "trial_epochs": 2},
     "run": {"checkpoint_seconds": 0.0, "threads": 1},

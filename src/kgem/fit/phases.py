@@ -7,21 +7,22 @@ misses it. So the re-training strengths are
     lambda = a * learned + b * n,        b = c * mean(learned) / mean(n) over entities,
 
 and (a, c) is settled by a short race on validation MRR: every candidate re-trains a few epochs from the EM
-means, and the one that leads goes on. a = 1, c = 0 is the paper's recipe.
+means, and the one that leads goes on. a = 1, c = 0 is the paper's recipe. Pre-training settles its one shared
+strength the same way.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.config import Config, EMConfig, TrainConfig
+from kgem.config import Config, EMConfig, PretrainConfig, RetrainConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
 from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, point_estimate
@@ -40,11 +41,12 @@ RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 LOG = logging.getLogger(__name__)
 
 OnEpoch = Callable[["ThreePhases", str, EpochRecord], None]
+C = TypeVar("C")  # what a race is about: a factor, or an (a, c)
 
 
 @dataclass
 class Race:
-    """Phase 3: candidates for the re-training strengths, tried one after the other; the leader goes on."""
+    """Candidates for the strengths of a point estimate, tried one after the other; the leader goes on."""
 
     state: PointState
     candidate: int = 0
@@ -52,6 +54,13 @@ class Race:
     best: float = float("-inf")
     leading: dict[str, Tensor] = field(default_factory=dict)  # the leader's state, to go on from
     leading_numbers: dict[str, Any] = field(default_factory=dict)
+
+    def note(self) -> None:
+        """Mutates: the candidate has had its trial; keep its state if it leads, and turn to the next."""
+        if self.leader < 0 or self.state.stopping.best > self.best:
+            self.leader, self.best = self.candidate, self.state.stopping.best
+            self.leading, self.leading_numbers = self.state.tensors(), self.state.numbers()
+        self.candidate += 1
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of everything in the race that is a tensor."""
@@ -113,7 +122,7 @@ class ThreePhases:
         self.objective = SoftmaxObjective(data.query_index, self._start, self.prior)
         relations = np.tile(data.relation_counts, 2 if config.model.reciprocal else 1)
         self._counts = (data.entity_counts, relations)
-        self.pretraining = PointState.start(self._start.clone(), config.pretrain, self._generator("pretrain"))
+        self._pretraining = Race(self._start_pretraining())
         self.epochs = dict.fromkeys(PHASES, 0)
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
@@ -124,12 +133,26 @@ class ThreePhases:
         purposes = ("init", "pretrain", "em", "noise", "retrain", "fresh", "predict")
         return torch.Generator().manual_seed(self.config.seed * len(purposes) + purposes.index(purpose))
 
-    def rule_strengths(self) -> Strengths:
+    @property
+    def pretraining(self) -> PointState:
+        """Phase 1 as it stands."""
+        return self._pretraining.state
+
+    @property
+    def candidate(self) -> int | None:
+        """Whose turn it is in the race of this phase; none in EM."""
+        race = {"pretrain": self._pretraining, "retrain": self.race}.get(self.phase)
+        runners = {"pretrain": self.config.pretrain.candidates, "retrain": self.config.retrain.candidates}
+        if race is None:
+            return None
+        return race.candidate if race.candidate < len(runners[self.phase]) else race.leader
+
+    def rule_strengths(self, factor: float = 1.0) -> Strengths:
         """Eq. 6, or its uniform variant, for both tables."""
         config = self.config.pretrain
         like = self._start.entities
         rule = RULES[config.rule]
-        return Strengths(*(rule(n, config.strength, like.dtype).to(like.device) for n in self._counts))
+        return Strengths(*(rule(n, factor * config.strength, like.dtype).to(like.device) for n in self._counts))
 
     def run(self) -> None:
         """Mutates: from wherever the fit stands to its end."""
@@ -177,18 +200,22 @@ class ThreePhases:
 
     def _states(self) -> dict[str, PointState | EMState | Race]:
         """The states of the phases that have begun."""
-        states = {"pretraining": self.pretraining, "em": self.em, "race": self.race}
+        states = {"pretraining": self._pretraining, "em": self.em, "race": self.race}
         return {part: state for part, state in states.items() if state is not None}
 
     def _pretrain(self) -> None:
         config = self.config.pretrain
-        self._point_estimate(self.pretraining, self.rule_strengths(), config)
+        self._run_race(self._pretraining, config, config.candidates, self.rule_strengths, self._start_pretraining)
         self.em = self._start_em()
         self.phase = "em"
 
+    def _start_pretraining(self) -> PointState:
+        return PointState.start(self._start.clone(), self.config.pretrain, self._generator("pretrain"))
+
     def _start_em(self) -> EMState:
         config, means = self.config.em, self.pretraining.best.clone()
-        strengths = self.rule_strengths()
+        leader = max(self._pretraining.leader, 0)
+        strengths = self.rule_strengths(self.config.pretrain.candidates[leader])
         if config.initial_strengths == "optimal":
             optima = (
                 self.prior.optimal_inverse_strengths(self.prior.expected_norm(q.mean, q.log_std), q.mean.shape[1])
@@ -253,22 +280,36 @@ class ThreePhases:
 
     def _retrain(self) -> None:
         assert self.race is not None
-        config, race = self.config.retrain, self.race
-        trial = config.model_copy(update={"epochs": config.trial_epochs})
-        if len(config.candidates) == 1:
+        config = self.config.retrain
+        self._run_race(
+            self.race,
+            config,
+            config.candidates,
+            lambda candidate: self.retraining_strengths(*candidate),
+            self._start_retraining,
+        )
+        self.phase = "done"
+
+    def _run_race(
+        self,
+        race: Race,
+        config: PretrainConfig | RetrainConfig,
+        candidates: Sequence[C],
+        strengths: Callable[[C], Strengths],
+        start: Callable[[], PointState],
+    ) -> None:
+        """Mutates: every candidate's strengths are tried for some epochs, those that lead on validation to the end."""
+        trial = config.model_copy(update={"epochs": min(config.trial_epochs, config.epochs)})
+        if len(candidates) == 1:
             race.candidate, race.leader = 1, 0
-        while race.candidate < len(config.candidates):
-            self._point_estimate(race.state, self.retraining_strengths(*config.candidates[race.candidate]), trial)
-            if race.leader < 0 or race.state.stopping.best > race.best:
-                race.leader, race.best = race.candidate, race.state.stopping.best
-                race.leading, race.leading_numbers = race.state.tensors(), race.state.numbers()
-            race.candidate += 1
-            if race.candidate < len(config.candidates):
-                race.state = self._start_retraining()
+        while race.candidate < len(candidates):
+            self._point_estimate(race.state, strengths(candidates[race.candidate]), trial)
+            race.note()
+            if race.candidate < len(candidates):
+                race.state = start()
             else:
                 race.state.restore(race.leading, race.leading_numbers)
-        self._point_estimate(race.state, self.retraining_strengths(*config.candidates[race.leader]), config)
-        self.phase = "done"
+        self._point_estimate(race.state, strengths(candidates[race.leader]), config)
 
     def _point_estimate(self, state: PointState, strengths: Strengths, config: TrainConfig) -> None:
         point_estimate(state, self.objective, strengths, config, self._validate, lambda _, record: self._tell(record))

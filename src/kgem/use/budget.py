@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kgem.config import Config, RetrainConfig
+from kgem.config import Config, PretrainConfig, RetrainConfig
 from kgem.fit.phases import PHASES
 
 __all__ = ["epochs_left", "longest", "within_budget"]
@@ -14,13 +14,11 @@ RESERVE = 0.1  # of what is left, for the choice of the mode, the evaluation and
 
 
 def longest(config: Config, phase: str) -> int:
-    """Epochs that a phase takes if nothing stops it early, the trials of the race among them."""
-    if phase != "retrain":
-        return int(getattr(config, phase).epochs)
-    retrain = config.retrain
-    trials = len(retrain.candidates) if len(retrain.candidates) > 1 else 0
-    trial = min(retrain.trial_epochs, retrain.epochs) if trials else 0
-    return trials * retrain.trial_epochs + retrain.epochs - trial
+    """Epochs that a phase takes if nothing stops it early, the trials of its race among them."""
+    section = getattr(config, phase)
+    if not isinstance(section, PretrainConfig | RetrainConfig) or len(section.candidates) == 1:
+        return int(section.epochs)
+    return section.epochs + (len(section.candidates) - 1) * min(section.trial_epochs, section.epochs)
 
 
 def epochs_left(config: Config, phase: str, done: Mapping[str, int]) -> int:
@@ -40,13 +38,12 @@ def within_budget(config: Config, phase: str, seconds: float, left: float) -> Co
     if 1 + more >= longest(config, phase):
         return config
     section = getattr(config, phase)
-    changed = (
-        _shorter_race(section, 1 + more) if phase == "retrain" else section.model_copy(update={"epochs": 1 + more})
-    )
+    races = isinstance(section, PretrainConfig | RetrainConfig)
+    changed = _shorter_race(section, 1 + more) if races else section.model_copy(update={"epochs": 1 + more})
     return config.model_copy(update={phase: changed})
 
 
-def _shorter_race(config: RetrainConfig, epochs: int) -> RetrainConfig:
+def _shorter_race(config: PretrainConfig | RetrainConfig, epochs: int) -> PretrainConfig | RetrainConfig:
     """Half of the epochs for the trials; without time for one each, the first candidate is taken."""
     n = len(config.candidates)
     trial = min(config.trial_epochs, epochs // (2 * n))

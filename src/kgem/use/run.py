@@ -51,8 +51,7 @@ CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT = (
 )
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
 LENGTHS = {f"{phase}.epochs" for phase in ("pretrain", "em", "retrain")} | {
-    "retrain.trial_epochs",
-    "retrain.candidates",
+    f"{phase}.{name}" for phase in ("pretrain", "retrain") for name in ("trial_epochs", "candidates")
 }  # what a time budget chooses
 _UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves
 
@@ -349,10 +348,6 @@ def _check_config(folder: Path, config: Config) -> None:
 
 def _flat(phases: ThreePhases, phase: str, record: EpochRecord) -> dict[str, Any]:
     """A record of the log; what is not a finite number is null."""
-    candidate = None
-    if phase == "retrain" and phases.race is not None:
-        racing = phases.race.candidate < len(phases.config.retrain.candidates)
-        candidate = phases.race.candidate if racing else phases.race.leader
     numbers = {
         "loss": record.loss,
         "mrr": record.mrr,
@@ -362,7 +357,7 @@ def _flat(phases: ThreePhases, phase: str, record: EpochRecord) -> dict[str, Any
         **record.extra,
     }
     finite = {name: x if x is not None and math.isfinite(x) else None for name, x in numbers.items()}
-    return {"phase": phase, "candidate": candidate, "epoch": record.epoch, **finite}
+    return {"phase": phase, "candidate": phases.candidate, "epoch": record.epoch, **finite}
 
 
 def _line(record: Mapping[str, Any]) -> str:
