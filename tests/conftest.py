@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# The graphs of the tests are tiny: a second thread would cost more than it gives, also in the processes they start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session")
 def benchmark_graphs() -> Path:

@@ -67,7 +67,7 @@ class PretrainConfig(TrainConfig):
     candidates: tuple[float, ...] = Field(
         (1.0, 3.0, 10.0), min_length=1, description="multiples of the strength that race on validation; (1): no race"
     )
-    trial_epochs: int = Field(3, ge=1, description="epochs that each candidate of the race gets")
+    trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
 
 
 class EMConfig(TrainConfig):
