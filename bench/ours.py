@@ -13,12 +13,14 @@ from torch import Tensor
 from bench import equal
 from bench.graph_file import GraphFile
 from bench.protocol import THREADS, Channel, current_bytes, peak_bytes, reset_peak, serve
-from kgem.config import TrainConfig
+from kgem.config import EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import QueryIndex, reciprocal
 from kgem.evaluate.ranking import MEMORY, rank
 from kgem.fit.optimizer import Schedule
 from kgem.fit.point_estimate import PointState, run_epoch
+from kgem.fit.variational_em import EMState
+from kgem.fit.variational_em import run_epoch as run_em_epoch
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, SoftmaxObjective
 from kgem.model.prior import Prior, Strengths
@@ -68,12 +70,25 @@ class Ours:
         self.config = config = TrainConfig.model_validate({"batch_size": batch})
         self.state = PointState.start(embeddings, config, torch.Generator().manual_seed(1))
         self.schedule = Schedule(config.learning_rate, config.half_life)
+        self.em_config = EMConfig.model_validate({"batch_size": batch})
+        self.em: EMState | None = None
 
     def steps(self, steps: int) -> dict[str, Any]:
         """The library's own epoch, cut off after some steps."""
         part = _FirstBatches(self.objective, steps)
         begun = time.perf_counter()
         loss = run_epoch(self.state, part, self.strengths, self.config, self.schedule)
+        return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
+
+    def em_steps(self, steps: int) -> dict[str, Any]:
+        """Algorithm 2's own epoch, M-steps included, cut off after some steps."""
+        if self.em is None:
+            generators = (torch.Generator().manual_seed(seed) for seed in (2, 3))
+            strengths = Strengths(*(lam.clone() for lam in self.strengths))
+            self.em = EMState.start(self.embeddings.clone(), strengths, self.em_config, *generators)
+        part = _FirstBatches(self.objective, steps)
+        begun = time.perf_counter()
+        loss = run_em_epoch(self.em, part, PRIOR, self.em_config)
         return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
 
     def save(self, path: str) -> dict[str, Any]:
@@ -135,6 +150,7 @@ if __name__ == "__main__":
         "export": export,
         "load": ours.load,
         "steps": ours.steps,
+        "em_steps": ours.em_steps,
         "save": ours.save,
         "evaluate": ours.evaluate,
         "random_epoch": ours.random_epoch,

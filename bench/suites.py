@@ -87,11 +87,11 @@ def _epoch(plan: Plan, graph: str) -> dict[str, Any]:
         return {"graph": _counts(about), "dim": DIM, "batch": BATCH, "whole_epochs": plan.long, **result}
 
 
-def _turn(worker: Worker, steps: int, items: int) -> Callable[[], float]:
+def _turn(worker: Worker, steps: int, items: int, request: str = "steps") -> Callable[[], float]:
     """Seconds of an epoch, from some of its steps."""
 
     def turn() -> float:
-        answer = worker.ask("steps", steps=steps)
+        answer = worker.ask(request, steps=steps)
         return float(answer["seconds"] * items / answer["items"])
 
     return turn
@@ -100,6 +100,22 @@ def _turn(worker: Worker, steps: int, items: int) -> Callable[[], float]:
 def _floor_seconds(about: dict[str, Any], gflops: float) -> float:
     """Three products of Q x D by D x N_e."""
     return float(3 * 2 * about["queries"] * about["entities"] * 2 * DIM / (gflops * 1e9))
+
+
+def em(plan: Plan) -> dict[str, Any]:
+    """A step of variational EM against one of a point estimate, in the same process, in turns."""
+    graph = GRAPHS[0]
+    plan.say(f"  {graph}")
+    with _contestants(plan, graph, {"ours": "ours"}) as (workers, about):
+        worker = workers["ours"]
+        turns = {}
+        for name in ("steps", "em_steps"):
+            worker.ask(name, steps=2)
+            turns[name] = _turn(worker, max(8, plan.steps(0.12, 30)), about["queries"], name)
+        taken = take_turns(turns, plan.rounds + 2)
+        point, variational = (summary(taken[name]) for name in ("steps", "em_steps"))
+        ratio = {by: variational[by] / point[by] for by in ("best", "median")}
+        return {"graph": _counts(about), "dim": DIM, "batch": BATCH, "point": point, "em": variational, "ratio": ratio}
 
 
 def evaluations(plan: Plan) -> dict[str, Any]:
@@ -245,6 +261,7 @@ def _memory(worker: Worker) -> dict[str, Any]:
 # One entry per suite, in the order they run.
 SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "epoch": epochs,
+    "em": em,
     "evaluation": evaluations,
     "memory": memory,
     "equal": equal_results,
