@@ -104,9 +104,9 @@ class RetrainConfig(TrainConfig):
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     start: Literal["warm", "fresh"] = Field("warm", description="from the EM means, or from random tables")
     candidates: tuple[tuple[float, float], ...] = Field(
-        ((1.0, 0.0), (5.0, 0.0), (1.0, 0.5), (1.0, 2.0)),
+        ((1.0, 0.0), (5.0, 0.0), (1.0, 0.3), (1.0, 1.0)),
         min_length=1,
-        description="(a, c) of the strengths a * learned + b * n that race on validation; (1, 0) is the paper",
+        description="(a, c) of the strengths a * learned + c * shared * n that race on validation; (1, 0) is the paper",
     )
     trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
 

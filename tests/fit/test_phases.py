@@ -245,9 +245,18 @@ def test_retraining_strengths_are_learned_plus_counts() -> None:
     assert all(map(torch.equal, fit.retraining_strengths(1.0, 0.0), learned))
     mixed = fit.retraining_strengths(2.0, 0.5)
     counts = torch.from_numpy(np.maximum(DATA.entity_counts, 1)).float()
-    b = 0.5 * learned.entities.mean() / counts.mean()
-    torch.testing.assert_close(mixed.entities, 2 * learned.entities + b * counts)
-    assert mixed.relations.shape == learned.relations.shape
+    shared = TINY.pretrain.strength
+    torch.testing.assert_close(mixed.entities, 2 * learned.entities + 0.5 * shared * counts)
+    twice = torch.from_numpy(np.tile(np.maximum(DATA.relation_counts, 1), 2)).float()
+    torch.testing.assert_close(mixed.relations, 2 * learned.relations + 0.5 * shared * twice)
+
+
+def test_retraining_knows_what_pretraining_settled_on() -> None:
+    fit, _ = finished(RACING, mrr_on(DATA, "valid"))
+    assert fit.shared_factor in RACING.pretrain.candidates
+    mixed = fit.retraining_strengths(0.0, 1.0)
+    counts = torch.from_numpy(np.maximum(DATA.entity_counts, 1)).float()
+    torch.testing.assert_close(mixed.entities, fit.shared_factor * RACING.pretrain.strength * counts)
 
 
 def test_accumulators_carried_over_spare_the_tables_a_shock() -> None:

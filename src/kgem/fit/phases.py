@@ -4,9 +4,9 @@ Re-training fits a point estimate with the learned strengths. The mean of q was 
 acts like a further regulariser that grows with how often a symbol occurs (docs/method.md); a point estimate
 misses it. So the re-training strengths are
 
-    lambda = a * learned + b * n,        b = c * mean(learned) / mean(n) over entities,
+    lambda = a * learned + c * shared * n,
 
-and (a, c) is settled by a short race on validation MRR: every candidate re-trains a few epochs from the EM
+with the shared strength that pre-training settled on, and (a, c) is settled by a short race on validation MRR: every candidate re-trains a few epochs from the EM
 means, and the one that leads goes on. a = 1, c = 0 is the paper's recipe. Pre-training settles its one shared
 strength the same way.
 """
@@ -139,6 +139,11 @@ class ThreePhases:
         return self._pretraining.state
 
     @property
+    def shared_factor(self) -> float:
+        """The multiple of the shared strength that leads the race of pre-training."""
+        return self.config.pretrain.candidates[max(self._pretraining.leader, 0)]
+
+    @property
     def candidate(self) -> int | None:
         """Whose turn it is in the race of this phase; none in EM."""
         race = {"pretrain": self._pretraining, "retrain": self.race}.get(self.phase)
@@ -214,8 +219,7 @@ class ThreePhases:
 
     def _start_em(self) -> EMState:
         config, means = self.config.em, self.pretraining.best.clone()
-        leader = max(self._pretraining.leader, 0)
-        strengths = self.rule_strengths(self.config.pretrain.candidates[leader])
+        strengths = self.rule_strengths(self.shared_factor)
         if config.initial_strengths == "optimal":
             optima = (
                 self.prior.optimal_inverse_strengths(self.prior.expected_norm(q.mean, q.log_std), q.mean.shape[1])
@@ -271,12 +275,10 @@ class ThreePhases:
         return PointState.start(start, config, self._generator("retrain"))
 
     def retraining_strengths(self, a: float, c: float) -> Strengths:
-        """a * learned + b * n with b = c * mean(learned) / mean(n)."""
+        """a * learned + c * shared * n, where shared * n is what pre-training settled on (Eq. 6)."""
         assert self.em is not None
-        learned = self.em.strengths
-        counts = [torch.from_numpy(np.maximum(n, 1)).to(learned.entities) for n in self._counts]
-        b = c * learned.entities.mean() / counts[0].mean()
-        return Strengths(*(a * lam + b * n for lam, n in zip(learned, counts, strict=True)))
+        rule = self.rule_strengths(self.shared_factor)
+        return Strengths(*(a * lam + c * other for lam, other in zip(self.em.strengths, rule, strict=True)))
 
     def _retrain(self) -> None:
         assert self.race is not None
