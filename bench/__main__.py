@@ -19,7 +19,7 @@ from typing import Any
 from bench import report
 from bench.peers import PYKEEN, Peer, pykeen
 from bench.protocol import THREADS
-from bench.suites import LONG_ONLY, SUITES, Plan
+from bench.suites import SUITES, Plan
 from bench.workers import ROOT, WorkerFailed
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     suites: dict[str, Any] = {}
     about = {"machine": machine(), "ours": our_version()}
     begun = time.perf_counter()
-    for name in given.only or [name for name in SUITES if given.long or name not in LONG_ONLY]:
+    for name in given.only or SUITES:
         say(f"{name} ...")
         started = time.perf_counter()
         try:

@@ -6,9 +6,9 @@ misses it. So the re-training strengths are
 
     lambda = a * learned + c * shared * n,
 
-with the shared strength that pre-training settled on, and (a, c) is settled by a short race on validation MRR: every candidate re-trains a few epochs from the EM
-means, and the one that leads goes on. a = 1, c = 0 is the paper's recipe. Pre-training settles its one shared
-strength the same way.
+with the shared strength that pre-training settled on. (a, c) is settled by a short race on validation MRR: every
+candidate re-trains a few epochs from the EM means, and the one that leads goes on. a = 1, c = 0 is the paper's
+recipe. Pre-training settles its one shared strength the same way.
 """
 
 from __future__ import annotations
