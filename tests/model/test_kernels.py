@@ -111,6 +111,15 @@ def test_single_precision_is_as_good_as_it_can_be() -> None:
     assert_same(run("distmult", problem), obvious("distmult", problem), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["transe-l1", "transe-l2"])
+def test_single_precision_is_as_good_where_queries_are_next_to_tails(name: str) -> None:
+    """The gradient of a small distance is its direction: wrong distances would make it wrong altogether."""
+    problem = make_problem(200, 40, d=32, dtype=torch.float32)
+    firsts = problem.tails[problem.offsets[:-1]]
+    problem = problem._replace(q=problem.table[firsts] + 1e-3 * problem.q)
+    assert_same(run(name, problem), obvious(name, problem), rtol=2e-5, atol=2e-5)
+
+
 @pytest.mark.parametrize("name", ["distmult", "transe-l1", "transe-l2"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_extreme_scores_stay_finite_and_exact(name: str, dtype: torch.dtype) -> None:

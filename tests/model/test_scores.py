@@ -52,6 +52,31 @@ def test_triple_wise_score_equals_all_tails_score_equals_definition(name: str, d
 
 
 @every_score
+def test_single_precision_is_exact_where_query_and_tail_nearly_meet(name: str) -> None:
+    """A distance much smaller than the vectors: squares of them cancel in a difference of matrix products."""
+    score = ALL_SCORES[name]
+    generator = torch.Generator().manual_seed(5)
+    tails = 0.5 * torch.randn(200, 50, generator=generator)
+    q = tails[:40] + 1e-3 * torch.randn(40, 50, generator=generator)
+    got = score.compare(q, tails)
+    exact = score.compare(q.double(), tails.double())
+    torch.testing.assert_close(got.double(), exact, rtol=1e-5, atol=1e-5 if score.bilinear else 0.0)
+    torch.testing.assert_close(got.diagonal(), score.pair(q, tails[:40]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["transe-l1", "transe-l2"])
+def test_no_distance_has_a_finite_gradient(name: str) -> None:
+    q, tails = torch.ones(30, 3, requires_grad=True), torch.ones(40, 3, requires_grad=True)
+    with torch.no_grad():
+        tails[1:] += 1
+    for scores in (ALL_SCORES[name].compare(q, tails), ALL_SCORES[name].pair(q[:, None], tails)):
+        assert not scores[:, 0].any()
+        for grad in torch.autograd.grad(scores.sum(), (q, tails)):
+            assert bool(grad.isfinite().all())
+            assert bool(grad.any())
+
+
+@every_score
 def test_pairs_broadcast_over_several_tails_per_query(name: str) -> None:
     score = ALL_SCORES[name]
     h, r, t = draw(score, 4)

@@ -200,7 +200,8 @@ class TransE(Score):
         return grad, grad
 
     def compare(self, q: Tensor, tails: Tensor) -> Tensor:
-        return -torch.cdist(q, tails, p=float(self.norm))
+        # As a matrix product, which is cdist's choice for L2, small distances would be lost to cancellation.
+        return -torch.cdist(q, tails, p=float(self.norm), compute_mode="donot_use_mm_for_euclid_dist")
 
     def pair(self, q: Tensor, tails: Tensor) -> Tensor:
         distance: Tensor = torch.linalg.vector_norm(q - tails, ord=self.norm, dim=-1)
