@@ -114,14 +114,36 @@ def test_json_is_pure_on_stdout_whatever_the_encoding() -> None:
     assert json.loads(done.stdout)["entities"] == 1292
 
 
+def unread(stream: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """kgem in a process of its own whose stdout or stderr nobody will ever read."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    call = [sys.executable, "-c", "from kgem.cli import main; main()", *words]
+    streams: dict[str, int] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writer}
+    try:
+        return subprocess.run(call, text=True, timeout=60, **streams)  # type: ignore[call-overload,no-any-return]
+    finally:
+        os.close(writer)
+
+
 @pytest.mark.parametrize("words", [["data", "stats", "world", "--json"], ["data", "check", "world"]], ids=" ".join)
 def test_a_reader_that_leaves_is_no_error(words: list[str]) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)  # nobody will ever read
-    call = [sys.executable, "-c", "from kgem.cli import main; main()", *words]
-    done = subprocess.run(call, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
-    os.close(writer)
+    done = unread("stdout", *words)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_leaves_hides_no_error(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("a\tr\tb\na\tr\n")
+    done = unread("stdout", "data", "check", str(bad))
+    assert done.returncode == 2 and done.stderr.startswith("error: ")
+
+
+def test_messages_nobody_reads_leave_the_result_alone(tmp_path: Path) -> None:
+    done = unread("stderr", "data", "fetch", "world", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["entities"] == 1292
+    (tmp_path / "empty.tsv").write_text("")
+    assert unread("stderr", "data", "check", str(tmp_path / "empty.tsv")).returncode == 2
 
 
 def test_the_console_script_is_installed() -> None:

@@ -52,21 +52,21 @@ def emit_json(value: Any) -> None:
     """Print a value to stdout as JSON."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False)
-    with _while_read():
+    with _while_read(sys.stdout):
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
 
 def emit_text(text: str) -> None:
     """Print text to stdout as it is, control characters of labels included: for programs."""
-    with _while_read():
+    with _while_read(sys.stdout):
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
 def emit_bytes(file: Path) -> None:
     """Copy a file to stdout as it is."""
-    with _while_read(), file.open("rb") as content:
+    with _while_read(sys.stdout), file.open("rb") as content:
         shutil.copyfileobj(content, sys.stdout.buffer)
         sys.stdout.flush()
 
@@ -141,7 +141,7 @@ def _cell(value: Any) -> str:
 
 
 def _print(file: IO[str], things: Sequence[Any]) -> None:
-    with _while_read():
+    with _while_read(file):
         for thing in things:
             file.write(thing + "\n" if isinstance(thing, str) else _rendered(thing, file))
         file.flush()
@@ -160,11 +160,12 @@ def _rendered(thing: Any, file: IO[str]) -> str:
 
 
 @contextmanager
-def _while_read() -> Iterator[None]:
-    """Ends the command quietly when nobody reads its output any more, as behind `| head`."""
+def _while_read(file: IO[str]) -> Iterator[None]:
+    """Goes on without this output when nobody reads it any more, as behind `| head`; exit codes stay what they are."""
     try:
         yield
     except BrokenPipeError:
-        # What is still buffered would be written, and fail, when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        # What is still buffered goes nowhere too, or it would fail again when Python ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.fileno())
+        os.close(nowhere)
