@@ -229,6 +229,30 @@ def test_evaluate_gives_the_figures_of_the_library(kgem: Kgem, model: Model) -> 
     assert code == 0 and f"{model.evaluate('valid').mrr:.3f}" in out and "in continent" in out
 
 
+def test_evaluate_raw_and_within_memory(kgem: Kgem, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json_of(kgem, "evaluate", "runs/a", "--raw")
+    assert found["overall"]["mrr"] == model.evaluate(filtered=False).mrr != model.evaluate().mrr
+    assert found["filtered"] is False and json_of(kgem, "evaluate", "runs/a")["filtered"] is True
+    assert "raw ranks" in kgem("evaluate", "runs/a", "--raw")[1]
+    limits = []
+    evaluate = Model.evaluate
+
+    def noted(self: Model, *args: Any, **kwargs: Any) -> Any:
+        limits.append(kwargs.get("memory"))
+        return evaluate(self, *args, **kwargs)
+
+    monkeypatch.setattr(Model, "evaluate", noted)
+    for size in ("512MB", "1.5 GiB", "64k", "100000"):
+        assert kgem("evaluate", "runs/a", "--memory", size)[0] == 0
+    assert limits == [512_000_000, 3 * 2**29, 64_000, 100_000]
+
+
+@pytest.mark.parametrize("size", ["much", "-1MB", "0", "5 parsecs", ""])
+def test_evaluate_refuses_what_is_no_size(kgem: Kgem, size: str) -> None:
+    code, out, err = kgem("evaluate", "runs/a", "--memory", size)
+    assert (code, out) == (2, "") and "--memory" in err
+
+
 def test_evaluate_measures_calibration(kgem: Kgem, model: Model) -> None:
     found = json_of(kgem, "evaluate", "runs/a", "--calibration")["calibration"]
     assert found["temperature"] == model.temperature() and found["n"] == 2 * len(model.data.test)

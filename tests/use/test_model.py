@@ -86,6 +86,19 @@ def test_evaluation_is_of_both_sides_and_filtered() -> None:
     assert heard and heard[-1][0] == heard[-1][1]
 
 
+def test_raw_ranks_leave_nothing_out_and_memory_changes_nothing() -> None:
+    model = random_model()
+    data = model.data
+    facts = torch.from_numpy(data.reciprocal(data.valid).astype(np.int64))
+    scores = model.mean.scores(facts[:, 0], facts[:, 1])
+    ranks = (scores >= scores.gather(1, facts[:, 2:])).sum(dim=1).numpy()
+    raw = model.evaluate("valid", mode="mean", filtered=False)
+    np.testing.assert_allclose(raw.mrr, np.mean(1 / ranks), rtol=1e-9)
+    filtered = model.evaluate("valid", mode="mean")
+    assert raw.overall.mean_rank > filtered.overall.mean_rank
+    assert model.evaluate("valid", mode="mean", memory=10_000) == filtered
+
+
 def test_a_split_without_facts_cannot_be_evaluated() -> None:
     data = random_graph()
     model = random_model(replace(data, test=data.test[:0]))

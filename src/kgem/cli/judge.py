@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "evaluate", "search"]
 
 FIGURES = ("MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks")
+SIZE = r"([0-9]+(?:\.[0-9]+)?) *([kmgt]i?)?b?"  # 512MB, 1.5 GiB, 1000000
 ROWS = 40  # of a breakdown in a table for people
 TRIALS = {
     "number": "int",
@@ -51,6 +53,19 @@ TRIALS = {
     "seconds": "float",
     "outcome": "str",
 }
+
+
+def _bytes(text: str) -> int:
+    """A size as people write it, in bytes."""
+    found = re.fullmatch(SIZE, text.strip().lower())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not a size such as 512MB or 1.5GiB")
+    number, unit = found.groups()
+    factor = (1024 if unit.endswith("i") else 1000) ** (1 + "kmgt".index(unit[0])) if unit else 1
+    size = int(float(number) * factor)
+    if size < 1:
+        raise typer.BadParameter("nothing can be ranked without memory")
+    return size
 
 
 class ByChoice(StrEnum):
@@ -77,6 +92,16 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the reliability curve (.svg or .png).", show_default=False),
     ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Raw ranks: the other known answers are rivals as well.")] = False,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            parser=_bytes,
+            metavar="SIZE",
+            help="At most for ranking, beside the model: 512MB, say; without it 1GiB.",
+            show_default=False,
+        ),
+    ] = None,
     device: Device = "cpu",
     as_json: AsJson = False,
     force: Force = False,
@@ -86,7 +111,8 @@ def evaluate(
         refuse_existing(figure, force)
     model = opened(run, device)
     with Progress(f"ranking {split}") as progress:
-        result = model.evaluate(split, mode, progress=counting(progress))
+        limit = {} if memory is None else {"memory": memory}
+        result = model.evaluate(split, mode, filtered=not raw, progress=counting(progress), **limit)
     measured = _calibration(model, split, mode) if calibration or figure is not None else None
     if figure is not None and measured is not None:
         from kgem.use.figures import reliability_figure
@@ -94,9 +120,10 @@ def evaluate(
         curves = measured.curve, measured.curve_before
         save_figure(lambda: reliability_figure(*curves), figure)
     if as_json:
-        emit_json(_evaluation_document(model, result, measured, split, mode, by or []))
+        emit_json({"filtered": not raw} | _evaluation_document(model, result, measured, split, mode, by or []))
         return
-    emit(heading(f"{model.data.name}, {split}, mode {model.resolve(mode)}", space=False))
+    ranks = ", raw ranks" if raw else ""
+    emit(heading(f"{model.data.name}, {split}, mode {model.resolve(mode)}{ranks}", space=False))
     emit(_metrics_table("", {"all": result.overall}))
     for name in by or []:
         groups = getattr(result, f"by_{name}")

@@ -28,17 +28,23 @@ class Model(Fitted):
         split: str = "test",
         mode: str = "auto",
         *,
+        filtered: bool = True,
         memory: int = MEMORY,
         progress: Callable[[int, int], None] | None = None,
     ) -> Evaluation:
-        """Filtered ranks of a split's facts, from both sides, as figures."""
+        """Ranks of a split's facts, from both sides, as figures.
+
+        Filtered ranks leave out the other known answers, raw ones do not. `memory` is the most that the ranking may
+        use beside the model, in bytes.
+        """
         facts = self.data.split(split)
         if not len(facts):
             raise InputError(
                 f"{self.data.name} has no facts in {split}", remedy="evaluate another split, or fit a graph that has it"
             )
         scorer = self.scorer(mode)
-        ranks = rank(scorer, self.data.reciprocal(facts), self.data.filter_index, memory=memory, on_progress=progress)
+        known = self.data.filter_index if filtered else None
+        ranks = rank(scorer, self.data.reciprocal(facts), known, memory=memory, on_progress=progress)
         return breakdown(ranks, self.data)
 
     def predict(
