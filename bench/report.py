@@ -19,7 +19,7 @@ TITLES = {
 EPOCH_CLAIMS = {"fb15k-237": {"pykeen": 5.0, "plain": 9.0, "floor": 1.5}, "wn18rr": {"pykeen": 4.0}}
 EVALUATION_CLAIM = 8.0
 EM_CLAIM = 1.3
-DATA_CLAIMS = {"fb15k": (2.0, 6.0), 10_000_000: (60.0, 6.0)}  # seconds and GB, by graph or number of facts
+DATA_CLAIMS = {"fb15k": (2.0, 6.0), "ten million": (60.0, 6.0)}  # seconds and GB
 MIB = 2**20
 QUIET = 0.5  # load average of a machine that does nothing else
 
@@ -70,7 +70,8 @@ def _claims(suites: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
                     extra <= each["limit"],
                 )
     for graph, each in suites.get("data", {}).items():
-        limits = DATA_CLAIMS.get(graph if graph == "fb15k" else each["text"]["facts"])
+        large = each["text"]["facts"] > 9_000_000  # ten million, less what was drawn twice
+        limits = DATA_CLAIMS.get("ten million" if large else graph)
         if limits:
             seconds, gigabytes = each["text"]["total_seconds"], each["text"]["peak_gigabytes"]
             met = seconds <= limits[0] and gigabytes <= limits[1]
