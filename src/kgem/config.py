@@ -62,6 +62,11 @@ class PretrainConfig(TrainConfig):
     """Phase 1: a point estimate with strengths by rule."""
 
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
+    loss: Literal["softmax", "margin"] = Field(
+        "softmax", description="exact, over all entities (Eq. 10), or the early models' hinge on random tails"
+    )
+    margin: float = Field(1.0, gt=0, description="of the margin loss: by how much facts are to score higher")
+    negatives: int = Field(10, ge=1, description="of the margin loss: random tails per fact")
     rule: Literal["conventional", "uniform"] = Field("conventional", description="strength * n (Eq. 6), or * mean(n)")
     strength: float = Field(0.03, gt=0, description="the shared factor lambda")
     candidates: tuple[float, ...] = Field(

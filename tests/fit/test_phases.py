@@ -74,6 +74,12 @@ RACING = settings(
     em={"epochs": 2, "patience": 50},
     retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
 )
+MARGIN = settings(
+    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0), "trial_epochs": 2}
+    | {"loss": "margin", "margin": 2.0, "negatives": 3},
+    em={"epochs": 2, "patience": 50},
+    retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
+)
 IMPATIENT = settings(
     pretrain={"epochs": 40, "patience": 1, "learning_rate": 0.5},
     em={"epochs": 40, "patience": 1, "learning_rate": 0.5, "samples": 2},
@@ -133,8 +139,8 @@ def run(fit: ThreePhases) -> str | None:
 
 @pytest.mark.parametrize(
     "config",
-    [TINY, RACING, IMPATIENT, SETTLING, DROWNING],
-    ids=["tiny", "racing", "impatient", "settling", "drowning"],
+    [TINY, RACING, MARGIN, IMPATIENT, SETTLING, DROWNING],
+    ids=["tiny", "racing", "margin", "impatient", "settling", "drowning"],
 )
 def test_a_fit_goes_on_from_any_epoch_bit_for_bit(config: Config) -> None:
     log = Log()
@@ -173,6 +179,37 @@ def test_the_cases_above_are_what_they_say() -> None:
     assert 4 <= length < 40
     drifts = [record.extra["drift"] for record in settling.records[2 : 2 + length] if "drift" in record.extra]
     assert all(drift < 0.1 for drift in drifts[-3:])
+
+
+def test_the_margin_loss_is_of_pretraining_alone() -> None:
+    """Its first epoch starts at the margin, where all scores are about 0; the softmax starts at log n."""
+    epochs = {"epochs": 1, "patience": 50}
+    tiny = {"init_scale": 1e-4}
+    log = Log()
+    config = settings(
+        model=tiny,
+        pretrain=epochs | {"loss": "margin", "margin": 2.0, "learning_rate": 1e-6},
+        em=epochs | {"initial_std": 1e-4, "learning_rate": 1e-6, "std_learning_rate": 1e-6},
+        retrain=epochs | {"candidates": ((1.0, 0.0),), "learning_rate": 1e-6},
+    )
+    ThreePhases(DATA, config, mrr_on(DATA, "valid"), log).run()
+    chance = math.log(DATA.n_entities)
+    assert [line[2] for line in log.lines] == pytest.approx([2.0, chance, chance], rel=1e-3)
+
+
+def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
+    pretrain = MARGIN.pretrain.model_dump() | {"epochs": 20}
+    none = {"epochs": 0, "patience": 50}
+    log = Log()
+    race = settings(pretrain=pretrain, em=none, retrain=none | {"candidates": RACE[:1]})
+    fit = ThreePhases(DATA, race, mrr_on(DATA, "valid"), log)
+    fit.run()
+    assert log.lines[-1][2] < 0.7 * log.lines[0][2]
+    single = settings(
+        pretrain=pretrain | {"candidates": (fit.shared_factor,)}, em=none, retrain=none | {"candidates": RACE[:1]}
+    )
+    alone, _ = finished(single, mrr_on(DATA, "valid"))
+    assert all(map(torch.equal, fit.pretraining.best.tables(), alone.pretraining.best.tables()))
 
 
 def test_a_checkpoint_is_a_copy() -> None:

@@ -28,7 +28,7 @@ from kgem.errors import Collapsed
 from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, point_estimate
 from kgem.fit.variational_em import EMState, variational_em
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import SoftmaxObjective
+from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
 from kgem.model.scores import get_score
@@ -36,6 +36,7 @@ from kgem.model.scores import get_score
 __all__ = ["PHASES", "FitResult", "ThreePhases"]
 
 PHASES = ("pretrain", "em", "retrain")
+NEGATIVES = "negatives"  # the generator of random tails, in a checkpoint
 RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 
 LOG = logging.getLogger(__name__)
@@ -122,6 +123,8 @@ class ThreePhases:
         self.objective = SoftmaxObjective(data.query_index, self._start, self.prior)
         relations = np.tile(data.relation_counts, 2 if config.model.reciprocal else 1)
         self._counts = (data.entity_counts, relations)
+        self._negatives = self._generator("negatives")
+        self.pretraining_objective = self._pretraining_objective(data)
         self._pretraining = Race(self._start_pretraining())
         self.epochs = dict.fromkeys(PHASES, 0)
         self.events: list[dict[str, Any]] = []
@@ -130,8 +133,22 @@ class ThreePhases:
 
     def _generator(self, purpose: str) -> torch.Generator:
         """A stream of its own for each purpose, so that phases do not depend on each other's lengths."""
-        purposes = ("init", "pretrain", "em", "noise", "retrain", "fresh", "predict")
+        purposes = ("init", "pretrain", "em", "noise", "retrain", "negatives", "predict")
         return torch.Generator().manual_seed(self.config.seed * len(purposes) + purposes.index(purpose))
+
+    def _pretraining_objective(self, data: Dataset) -> Objective:
+        """What phase 1 minimises: the softmax of the later phases, or the margin loss of the early models."""
+        config = self.config.pretrain
+        if config.loss == "softmax":
+            return self.objective
+        return MarginObjective(
+            data.query_index,
+            self._start,
+            self.prior,
+            generator=self._negatives,
+            margin=config.margin,
+            negatives=config.negatives,
+        )
 
     @property
     def pretraining(self) -> PointState:
@@ -178,9 +195,10 @@ class ThreePhases:
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of everything in the fit that is a tensor: with `numbers`, all that `restore` needs."""
-        return {
+        states = {
             name: t for part, state in self._states().items() for name, t in prefixed(part, state.tensors()).items()
         }
+        return states | {NEGATIVES: self._negatives.get_state()}
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the fit, for JSON."""
@@ -202,6 +220,8 @@ class ThreePhases:
             self.race = Race(self._start_retraining())
         for part, state in self._states().items():
             state.restore(below(f"{part}.", tensors), numbers[part])
+        if NEGATIVES in tensors:  # checkpoints of before the margin loss have none
+            self._negatives.set_state(tensors[NEGATIVES].cpu())
 
     def _states(self) -> dict[str, PointState | EMState | Race]:
         """The states of the phases that have begun."""
@@ -215,6 +235,7 @@ class ThreePhases:
         self.phase = "em"
 
     def _start_pretraining(self) -> PointState:
+        self._negatives.set_state(self._generator("negatives").get_state())  # the same tails for every candidate
         return PointState.start(self._start.clone(), self.config.pretrain, self._generator("pretrain"))
 
     def _start_em(self) -> EMState:
@@ -314,7 +335,8 @@ class ThreePhases:
         self._point_estimate(race.state, strengths(candidates[race.leader]), config)
 
     def _point_estimate(self, state: PointState, strengths: Strengths, config: TrainConfig) -> None:
-        point_estimate(state, self.objective, strengths, config, self._validate, lambda _, record: self._tell(record))
+        objective = self.pretraining_objective if self.phase == "pretrain" else self.objective
+        point_estimate(state, objective, strengths, config, self._validate, lambda _, record: self._tell(record))
 
     def _tell(self, record: EpochRecord) -> None:
         self.epochs[self.phase] += 1

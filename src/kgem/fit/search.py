@@ -119,7 +119,7 @@ def _run(data: Dataset, config: Config, validate: Validate, asked: Any, prune: b
                 raise _Pruned
 
     try:
-        point_estimate(state, phases.objective, phases.rule_strengths(), settings, validate, on_epoch)
+        point_estimate(state, phases.pretraining_objective, phases.rule_strengths(), settings, validate, on_epoch)
     except _Pruned:
         outcome = "pruned"
     except FitError:
