@@ -85,6 +85,14 @@ def test_check_that_skips_bad_rows_succeeds(kgem: Kgem) -> None:
     assert read["rows_read"] == read["kept"] + read["duplicates"] + read["skipped"] == 5
 
 
+def test_check_notes_duplicates_with_another_extra_value(kgem: Kgem) -> None:
+    Path("w.tsv").write_text("a\tr\tb\t1\na\tr\tb\t1\na\tr\tb\t2\nb\tr\ta\t3\nb\tr\ta\t\n")
+    report = json_of(kgem, "data", "check", "w.tsv", "--extra", "weight")
+    assert (report["reading"][0]["duplicates"], report["reading"][0]["conflicts"]) == (3, 2)
+    assert any("2 facts are given again with another value" in note for note in report["notes"])
+    assert "another value" not in kgem("data", "check", "bad.tsv", "--skip-bad")[1]
+
+
 def test_check_names_inverse_relations_and_says_what_they_do(kgem: Kgem) -> None:
     Path("leaky").mkdir()
     pairs = [(f"a{i}", f"b{i}") for i in range(20)]

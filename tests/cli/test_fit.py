@@ -105,6 +105,16 @@ def test_quiet_json_and_the_folder_that_is_chosen(kgem: Kgem) -> None:
     assert code == 0 and json.loads(again) == result
 
 
+def test_what_is_not_used_is_said(kgem: Kgem) -> None:
+    Path("weighted.tsv").write_text("".join(f"{line}\t0.5\n" for line in Path("graph.tsv").read_text().splitlines()))
+    code, _, err = kgem("fit", "weighted.tsv", "--extra", "weight", "--valid", 0, "-q", *SETTINGS)
+    assert code == 0
+    assert err.count("the column weight is not used in training") == 1
+    assert err.count("no validation facts") == 1
+    code, _, err = kgem("fit", "graph.tsv", "-q", *SETTINGS)
+    assert (code, err) == (0, "")
+
+
 def test_what_is_said_later_counts(kgem: Kgem) -> None:
     Path("my.toml").write_text("seed = 5\n[em]\nbeta = 0.7\ninitial_std = 0.4\n[model]\ndim = 7\n")
     words = ["--recipe", "paper", "--config", "my.toml", "--dim", 4, "--set", "em.initial_std=0.3"]

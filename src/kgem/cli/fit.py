@@ -18,6 +18,7 @@ from kgem.errors import ConfigError, KgemError
 
 if TYPE_CHECKING:
     from kgem.config import Config
+    from kgem.data.dataset import Dataset
     from kgem.use.fitting import Prepared
     from kgem.use.model import Model
     from kgem.use.run import Run
@@ -93,6 +94,7 @@ def fit(
 
         chosen = use_threads(chosen)
         prepared = prepare(data, chosen.seed, valid, test)
+        _warn(data, prepared)
         run = Run.create(out, prepared, chosen, force=force)
     with run:
         finished = train(run, quiet=quiet)
@@ -233,6 +235,14 @@ def _settings(
             except ConfigError as error:
                 raise ConfigError(error.what, where=str(file), remedy=error.remedy) from error
         return settings(chosen, given)
+
+
+def _warn(data: Dataset, prepared: Prepared) -> None:
+    """What a user may take for granted and does not happen."""
+    for name in sorted({str(column.name) for column in data.extra.values()} - {"split"}):
+        say(f"warning: the column {plain(name)} is not used in training")
+    if not len(prepared.data.valid):
+        say("warning: there are no validation facts, so no phase can stop early; to set some apart: --valid 0.1")
 
 
 def _check_free(out: Path, force: bool) -> None:

@@ -38,6 +38,7 @@ class ReadReport:
     skipped: int
     literals_dropped: int
     problems: tuple[Problem, ...] = ()  # the first rows that were skipped
+    conflicts: int = 0  # duplicates whose extra value differs from the one that was kept
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ class Intake:
             skipped=self._skipped,
             literals_dropped=self.literals_dropped,
             problems=tuple(self._problems),
+            conflicts=0 if distinct is frame else _conflicts(frame, distinct),
         )
         return Triples(distinct, report)
 
@@ -207,3 +209,12 @@ class Intake:
             remedy = "keep literals as entities: literals='keep' (--literals keep)"
             return TriplesError(what, where=self.source, remedy=remedy)
         return TriplesError("there are no facts in it: it is empty", where=self.source, remedy="give at least one")
+
+
+def _conflicts(frame: pl.DataFrame, distinct: pl.DataFrame) -> int:
+    """How many rows have another extra value than the one that stands for their fact."""
+    if frame.width == len(FACT):
+        return 0
+    extra = frame.columns[-1]
+    both = frame.join(distinct, on=FACT, suffix=" kept")
+    return int(both[extra].ne_missing(both[f"{extra} kept"]).sum())

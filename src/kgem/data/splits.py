@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -162,7 +162,7 @@ def check(dataset: Dataset, threshold: float = 0.97) -> CheckReport:
         self_loops={s: int((dataset.split(s)[:, 0] == dataset.split(s)[:, 2]).sum()) for s in SPLITS},
         unseen=unseen,
         leakage=leakage,
-        notes=tuple(_findings(facts, repeated, overlap, unseen, leakage)),
+        notes=(*_reading_findings(dataset), *_findings(facts, repeated, overlap, unseen, leakage)),
     )
 
 
@@ -275,6 +275,16 @@ def _unseen(dataset: Dataset, split: str) -> Unseen:
         facts_by_entity=int(entity[ends].any(axis=1).sum()),
         facts_by_relation=int(relation[facts[:, 1]].sum()),
     )
+
+
+def _reading_findings(dataset: Dataset) -> Iterator[str]:
+    """What looks as if the files were meant to be read otherwise."""
+    for report in dataset.reports:
+        if report.conflicts:
+            yield (
+                f"{report.source}: {report.conflicts:,} facts are given again with another value in the extra column; "
+                "the first one is kept"
+            )
 
 
 def _findings(
