@@ -120,6 +120,23 @@ def test_check_takes_all_reading_options(kgem: Kgem) -> None:
     assert json_of(kgem, "data", "check", "literal.nt", "--literals", "keep")["facts"]["train"] == 2
 
 
+@pytest.mark.parametrize("names", ["head\trelation\ttail", "Subject\tPredicate\tObject", "SOURCE\tkind\ttarget"])
+def test_check_notes_a_first_row_of_names(kgem: Kgem, names: str) -> None:
+    Path("named.tsv").write_text(f"{names}\n{GRAPH}")
+    code, out, _ = kgem("data", "check", "named.tsv")
+    assert code == 0 and "train: the first row" in out and "--header" in out
+    assert "--header" not in kgem("data", "check", "named.tsv", "--header")[1]
+    assert "--header" not in kgem("data", "check", "graph.tsv")[1]
+    Path("anatomy.tsv").write_text("head\tknows\ttail\n" + GRAPH)  # a fact: other rows have the relation, too
+    assert "--header" not in kgem("data", "check", "anatomy.tsv")[1]
+
+
+def test_columns_by_name_imply_a_header(kgem: Kgem) -> None:
+    Path("table.csv").write_text("subject,object,predicate\na,b,r\nb,c,r\n")
+    report = json_of(kgem, "data", "check", "table.csv", "--columns", "subject,predicate,object")
+    assert (report["entities"], report["facts"]["train"]) == (3, 2)
+
+
 def test_help_names_every_format(kgem: Kgem) -> None:
     names = reading.Format.__metadata__[0].help
     assert all(name in names for name in FORMATS)
@@ -313,7 +330,7 @@ WRONG = {
     "an unknown format": ["data", "check", "graph.tsv", "--format", "foo"],
     "a wrong format": ["data", "check", "graph.tsv", "--format", "parquet"],
     "two columns": ["data", "check", "graph.tsv", "--columns", "1,2"],
-    "a column by name without header": ["data", "check", "graph.tsv", "--columns", "a,b,c"],
+    "a column by a name that is not there": ["data", "check", "graph.tsv", "--columns", "a,b,c"],
     "an unknown treatment of literals": ["data", "check", "graph.tsv", "--literals", "eat"],
     "a threshold above 1": ["data", "check", "graph.tsv", "--threshold", "2"],
     "a negative dimension": ["data", "stats", "graph.tsv", "--dim", "-1"],

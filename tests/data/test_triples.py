@@ -126,7 +126,9 @@ def test_header_and_choice_of_columns() -> None:
     assert facts(b"1\tb\ta\tr\n", columns=[3, "4", 2]) == [("a", "r", "b")]
     assert "'weight'" in failure(text, **wanted).what
     assert "'subject'" in str(failure(text, columns=["s", "p", "o"], **wanted).remedy)
-    assert "--header" in str(failure(b"a\tr\tb\n", columns=["s", "p", "o"]).remedy)
+    assert facts(b"o\tp\ts\nb\tr\ta\n", columns=["s", "p", "o"]) == [("a", "r", "b")]  # names imply a header
+    assert "'a', 'r', 'b'" in str(failure(b"a\tr\tb\n", columns=["s", "p", "o"]).remedy)
+    assert "1 to 3" in str(failure(b"a\tr\tb\n", columns=[1, 2, 4]).remedy)
     assert failure(b"h,r,t\na,r\n", **wanted).where == "<stream>:2"
     assert facts(b"tail\thead\trelation\nb\ta\tr\n", header=True) == [("a", "r", "b")]
     assert "twice" in failure(b"a\tr\tb\n", columns=[1, 1, 2]).what

@@ -71,7 +71,7 @@ Columns = Annotated[
     str | None,
     typer.Option(
         metavar="H,R,T",
-        help="Columns of head, relation, tail: names, or numbers from 1.",
+        help="Columns of head, relation, tail: names (of a --header), or numbers from 1.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),

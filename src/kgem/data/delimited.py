@@ -107,7 +107,7 @@ def _take_pages(pages: Iterator[Page], intake: Intake, separator: str) -> None:
     for page in pages:
         if layout is None and page.rows:
             layout = _layout(page, intake, separator)
-            page = page.without_first() if intake.options.header else page
+            page = page.without_first() if intake.options.has_header else page
         if layout is not None and page.rows:
             _take(page, intake, layout, separator)
 
@@ -116,12 +116,12 @@ def _layout(page: Page, intake: Intake, separator: str) -> Layout:
     """From the header, from the first row if columns are chosen by number, else head, relation, tail."""
     options = intake.options
     n_names = len(options.names)
-    if options.columns is None and not options.header:
+    if options.columns is None and not options.has_header:
         return Layout(n_names, tuple(range(n_names)))
     first = _slow_fields(page, 0, separator)
     if isinstance(first, Problem):
         raise intake.error(first, may_skip=False)
-    names = first if options.header else None
+    names = first if options.has_header else None
     return choose(len(first), names, options, f"{intake.source}:{page.line(0)}")
 
 

@@ -70,6 +70,12 @@ class Options:
             raise TriplesError(what, remedy="name three: head, relation, tail (and the extra one if it has a name)")
 
     @property
+    def has_header(self) -> bool:
+        """Whether the first row of a text file names the columns: said, or implied by choosing columns by name."""
+        chosen = self.columns or ()
+        return self.header or not all(isinstance(c, int) or c.strip().isdecimal() for c in chosen)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The columns of the frame that comes out."""
         return FACT if self.extra is None else (*FACT, self.extra)
@@ -114,9 +120,9 @@ def _place(column: str | int, width: int, names: Sequence[str] | None, source: s
     if 1 <= number <= width:
         return number - 1
     if names is None:
-        remedy = f"choose by number, 1 to {width}; by name only with header=True (--header)"
+        remedy = f"choose by number, 1 to {width}, or by names that the first row has"
     else:
-        remedy = f"the columns are {', '.join(map(repr, names))}"
+        remedy = f"the columns are {', '.join(map(repr, names))}; they can be chosen by number, too"
     raise TriplesError(f"there is no column {column!r}", where=source, remedy=remedy)
 
 

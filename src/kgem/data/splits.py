@@ -18,6 +18,12 @@ from kgem.errors import ConfigError
 
 __all__ = ["GROUPS", "CheckReport", "SplitReport", "Unseen", "check", "make_split"]
 
+# What the columns of heads and tails are called where a file names them.
+HEADERS = {
+    *(("head", "tail"), ("subject", "object"), ("source", "target"), ("from", "to"), ("start", "end"), ("src", "dst")),
+    *(("h", "t"), ("s", "o"), ("subj", "obj"), ("head_id", "tail_id"), ("source_id", "target_id")),
+    *(("subject_id", "object_id"), ("head_entity", "tail_entity"), ("entity1", "entity2"), ("x_name", "y_name")),
+}
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -285,6 +291,23 @@ def _reading_findings(dataset: Dataset) -> Iterator[str]:
                 f"{report.source}: {report.conflicts:,} facts are given again with another value in the extra column; "
                 "the first one is kept"
             )
+    for split in SPLITS:
+        if row := _column_names(dataset, split):
+            yield (
+                f"{split}: the first row ({', '.join(row)}) looks like the names of columns, yet is taken as a fact; "
+                "if it names them: --header"
+            )
+
+
+def _column_names(dataset: Dataset, split: str) -> list[str]:
+    """The first fact's labels if its ends are what such columns are called and its relation comes up once."""
+    facts = dataset.split(split)
+    if not len(facts):
+        return []
+    head, relation, tail = facts[0].tolist()
+    row = [dataset.entities[head], dataset.relations[relation], dataset.entities[tail]]
+    once = np.count_nonzero(facts[:, 1] == relation) == 1
+    return row if once and (row[0].strip().casefold(), row[2].strip().casefold()) in HEADERS else []
 
 
 def _findings(

@@ -79,7 +79,7 @@ def read_triples(
 ) -> Triples:
     """Facts from a file, '-' (standard input), a binary stream, a frame or an (n, 3) array.
 
-    `columns` chooses head, relation and tail by name (where there are names) or by number from 1; without it
+    `columns` chooses head, relation and tail by name (a text file then has a header) or by number from 1; without it
     columns that are called so are taken, else the first three. `extra` names a fourth column to keep: with
     names the column of that name, else the fourth one. There is no other way to have more than three columns.
     White space belongs to labels; a label must not be empty. `split` chooses a file of an OpenKE folder.
