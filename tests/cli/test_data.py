@@ -328,6 +328,11 @@ WRONG = {
     "a bad row, converting": ["data", "convert", "bad.tsv", "new.csv"],
     "a bad row, splitting": ["data", "split", "bad.tsv", "--out", "new"],
     "an unknown format": ["data", "check", "graph.tsv", "--format", "foo"],
+    "an unknown format of a known graph": ["data", "check", "world", "--format", "nonsense"],
+    "an unknown format, converting": ["data", "convert", "world", "new.nq", "--format", "nonsense"],
+    "a format of a known graph": ["data", "check", "world", "--format", "csv"],
+    "a header of a known graph": ["data", "stats", "world", "--header"],
+    "literals of a known graph": ["data", "stats", "world", "--literals", "keep"],
     "a wrong format": ["data", "check", "graph.tsv", "--format", "parquet"],
     "two columns": ["data", "check", "graph.tsv", "--columns", "1,2"],
     "a column by a name that is not there": ["data", "check", "graph.tsv", "--columns", "a,b,c"],
@@ -368,6 +373,12 @@ def test_wrong_input_is_told_and_changes_nothing(kgem: Kgem, words: list[str], h
     assert (code, out) == (2, ""), err
     assert err.strip()
     assert content() == before
+
+
+def test_reading_options_of_a_known_graph_are_named(kgem: Kgem) -> None:
+    _, _, err = kgem("data", "check", "world", "--extra", "weight", "--header")
+    assert err.startswith("error: world: ") and "leave out --header, --extra" in err
+    assert kgem("data", "stats", "world", "--skip-bad")[0] == 0
 
 
 def test_rows_left_out_are_told(kgem: Kgem) -> None:

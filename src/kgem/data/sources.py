@@ -13,7 +13,7 @@ import polars as pl
 from kgem.data.catalog import CATALOG, entry, locate
 from kgem.data.files import STDIN, Source, split_suffix
 from kgem.data.triples import FORMATS, ReadReport, read_triples
-from kgem.errors import DatasetError
+from kgem.errors import ConfigError, DatasetError
 
 __all__ = ["Found", "find", "read"]
 
@@ -38,6 +38,8 @@ class Found:
 
 def find(source: Any, options: Mapping[str, Any]) -> Found:
     """What a user's word for a graph means; a path that exists wins over a catalogue name."""
+    if options["format"] is not None and options["format"] not in FORMATS:
+        raise ConfigError(f"no format is called {options['format']!r}", remedy=f"one of {', '.join(FORMATS)}")
     if not isinstance(source, str | Path):
         return Found("graph", {WHOLE: source}, options)
     if str(source) == STDIN:
@@ -49,6 +51,7 @@ def find(source: Any, options: Mapping[str, Any]) -> Found:
         return Found(_stem(path), {WHOLE: path}, options, {WHOLE: path})
     if str(source).strip().casefold() in CATALOG:
         known = entry(str(source))
+        _no_options(known.name, options)
         how = {"header": known.embedded, "columns": None, "extra": SPLIT_COLUMN if known.embedded else None}
         files = locate(known.name)
         return Found(known.name, files, {**options, "format": "tsv", **how}, files)
@@ -137,6 +140,18 @@ def _folder(folder: Path, options: Mapping[str, Any]) -> Found:
         )
     files = {split: paths[0] for split, paths in candidates.items() if paths}
     return Found(name, files, options, files)
+
+
+def _no_options(name: str, options: Mapping[str, Any]) -> None:
+    """A graph of the catalogue is read as the catalogue says: options that would change that are refused."""
+    given = [option for option in ("format", "header", "columns", "extra") if options[option]]
+    given += ["literals"] if options["literals"] == "keep" else []
+    if given:
+        raise ConfigError(
+            f"is a graph known by name, whose layout is known, too: {', '.join(given)} cannot be chosen",
+            where=name,
+            remedy=f"leave out {', '.join(f'--{option}' for option in given)}, or give the path of a file or folder",
+        )
 
 
 def _readable(name: str, options: Mapping[str, Any]) -> bool:
