@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import kgem as library
 from kgem.cli import main
 from kgem.data.dataset import Dataset
+from kgem.model.scores import SCORES, DistMult
 from kgem.settings import to_toml
 from kgem.use.fitting import fit, prepare
 from kgem.use.model import Model
@@ -309,6 +311,70 @@ def test_search_shows_trials_and_their_cost(kgem: Kgem, graph: Dataset) -> None:
 def test_search_refuses_wrong_input(kgem: Kgem, words: tuple[str, ...], told: str) -> None:
     code, out, err = kgem("search", *words)
     assert (code, out) == (2, "") and told in err
+
+
+# scores of one's own
+
+MODULE = """
+from kgem.model.scores import SCORES, DistMult
+
+class Twice(DistMult):
+    name = "{name}"
+
+SCORES["{name}"] = Twice()
+"""
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test imports, and the scores it adds, are gone after it."""
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delenv("KGEM_IMPORT", raising=False)
+    before = dict(SCORES)
+    yield
+    SCORES.clear()
+    SCORES.update(before)
+    for name in [name for name in sys.modules if name.endswith("_score")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_saved_model_with_a_score_of_ones_own(kgem: Kgem, graph: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("twice", "thrice"):
+        Path(f"{name}_score.py").write_text(MODULE.format(name=name))
+    SCORES["twice"] = DistMult()
+    fit(graph, model="twice", dim=2, **(SHORT | {"pretrain.epochs": 1, "em.epochs": 1})).save("own")
+    del SCORES["twice"]
+    question = ("similar", "own", "France")
+    code, out, err = kgem(*question)
+    assert (code, out) == (2, "") and "'twice' is not known here" in err and "--import" in err
+    code, _, err = kgem("--import", "twice_score", "--import", "thrice_score", *question)
+    assert code == 0 and {"twice", "thrice"} <= set(SCORES), err
+    for name in ("twice", "thrice"):
+        del SCORES[name], sys.modules[f"{name}_score"]
+    monkeypatch.setenv("KGEM_IMPORT", "twice_score, thrice_score")
+    assert kgem(*question)[0] == 0 and {"twice", "thrice"} <= set(SCORES)
+
+
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("absent_score", "No module named"),
+        ("broken_score", "ZeroDivisionError"),
+        ("wrong_score", "SyntaxError"),
+        ("wrong_score.py", "without .py"),
+        (".relative", "relative"),
+    ],
+)
+def test_a_module_that_cannot_be_imported(kgem: Kgem, module: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("broken_score.py").write_text("1 / 0\n")
+    Path("wrong_score.py").write_text("def\n")
+    code, out, err = kgem("--import", module, "similar", "runs/a", "France")
+    assert (code, out) == (2, "") and repr(module) in err and told in err
+    monkeypatch.setenv("KGEM_IMPORT", module)
+    assert kgem("similar", "runs/a", "France")[0] == 2
 
 
 # report and export

@@ -188,6 +188,9 @@ def test_the_example_of_the_docs_trains_and_evaluates(own_scores: None) -> None:
     assert isinstance(SCORES["simple"], simple)  # type: ignore[arg-type]
     h, r, t = draw(SCORES["simple"], 5)
     torch.testing.assert_close(SCORES["simple"].triple(h, r, t), by_definition("simple", h, r, t).diagonal())
+    model = names["model"]
+    assert model.config.model.score == "simple"  # type: ignore[attr-defined]
+    assert model.evaluate("train").mrr > 0.8  # type: ignore[attr-defined]
     losses, evaluation = names["losses"], names["evaluation"]
     assert losses[-1] < 0.5 * losses[0]  # type: ignore[index]
     assert evaluation.mrr > 0.9  # type: ignore[attr-defined]

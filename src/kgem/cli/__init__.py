@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from kgem.cli import ask, console, data, demo, fit, judge, share
+from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
 
@@ -29,13 +33,38 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _import(names: Sequence[str]) -> None:
+    """Import modules of the user's, which add their own scores; the current folder is searched last."""
+    if names and "" not in sys.path:
+        sys.path.append("")
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:  # whatever the module does wrong
+            raise ConfigError(
+                f"the module {name!r} cannot be imported: {type(error).__name__}: {error}",
+                remedy="--import and KGEM_IMPORT take modules that are installed or in the current folder, without .py",
+            ) from error
+
+
 @app.callback()
 def _start(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
     ] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a module first, one with score functions of yours; may be given again. "
+            "So are those in KGEM_IMPORT, with commas between them.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    pass
+    named = os.environ.get("KGEM_IMPORT", "").split(",")
+    _import([name.strip() for name in [*named, *(modules or [])] if name.strip()])
 
 
 app.command("demo", epilog="Example: kgem demo")(demo.demo)

@@ -180,7 +180,7 @@ def read_graph(store: Store, recorded: Mapping[str, str]) -> Dataset:
 
 def _score(name: str, place: Path) -> Score:
     if name not in SCORES:
-        remedy = "put it into kgem.model.scores.SCORES before loading"
+        remedy = "put it into kgem.model.scores.SCORES before loading; commands do with kgem --import MODULE"
         raise ArtifactError(f"its score function {name!r} is not known here", where=str(place), remedy=remedy)
     return SCORES[name]
 
