@@ -77,6 +77,7 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
         "split at random with seed 0",
         "complex, K = 3",
         "of memory",
+        "about 400 MB of memory",
         "s an epoch and at most 9 epochs",
         "run folder: runs/a",
         "pre-training: epoch 1 of at most 2",

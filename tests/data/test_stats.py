@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 
 from kgem.data.dataset import Dataset
-from kgem.data.stats import fit_cost, frequencies, graph_stats
+from kgem.data.stats import fit_cost, fit_memory, frequencies, graph_stats
 
 
 def graph(*facts: str, test: str = "") -> Dataset:
@@ -72,8 +73,16 @@ def test_cost_is_the_stated_formula() -> None:
     assert cost.seconds_per_epoch == pytest.approx(cost.flops_per_epoch / 2e9)
     assert cost.seconds == pytest.approx(7 * cost.seconds_per_epoch)
     assert cost.table_bytes == 4 * cost.parameters
-    assert cost.peak_bytes == 7 * cost.table_bytes + 2 * 5 * 3 * 4
+    assert cost.peak_bytes == fit_memory(cost.table_bytes) == 50 * cost.table_bytes + 400_000_000
     assert fit_cost(data, dim=10, complex_space=False).parameters == (3 + 4) * 10
+
+
+def test_cost_assumes_as_much_of_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    data = graph("a r b", "a r c", "b s a")
+    assert fit_cost(data).gflops == graph_stats(data).cost.gflops == 150
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert fit_cost(data).gflops == 75
 
 
 def test_per_relation_rows_equal_the_obvious_version() -> None:

@@ -88,7 +88,12 @@ def stats(
     ] = None,
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings, for the cost of a fit.")] = 100,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of all phases, for the cost of a fit.")] = 150,
-    gflops: Annotated[float, typer.Option(min=0.001, help="Speed of the machine, for the cost of a fit.")] = 50.0,
+    gflops: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="Speed of the machine, for the cost of a fit. [default: 75 a core]", show_default=False
+        ),
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
     format: reading.Format = None,

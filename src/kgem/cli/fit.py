@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["fit", "result_tables", "resume", "tell_plan", "train", "use_threads"]
 
 INTERRUPTED = 130  # exit code, as of shells
-BLOCK = 400e6  # bytes: torch itself, and the block of scores
-TABLES = 50  # times the size of one set of tables: what all phases hold, and a checkpoint's copies of most of it
 _SPLITS = ("valid", "test")
 _FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
 
@@ -151,6 +149,7 @@ def train(run: Run, *, quiet: bool) -> Model:
 def tell_plan(run: Run) -> None:
     """Graph, model, memory and estimated time, before anything long begins."""
     from kgem.data.dataset import SPLITS
+    from kgem.data.stats import fit_memory
     from kgem.use.budget import epochs_left
 
     data, config = run.prepared.data, run.config
@@ -159,7 +158,7 @@ def tell_plan(run: Run) -> None:
     phases = run.training.phases
     tables = phases.pretraining.embeddings.tables()
     parameters = sum(t.numel() for t in tables)
-    need = TABLES * sum(t.numel() * t.element_size() for t in tables) + BLOCK
+    need = fit_memory(sum(t.numel() * t.element_size() for t in tables))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
         f"about {size(need)} of memory; {config.device}, {_threads()} thread{'s' * (_threads() != 1)}"

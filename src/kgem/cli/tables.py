@@ -142,11 +142,11 @@ def _cost_lines(cost: FitCost) -> Iterator[Any]:
     yield heading("What a fit would cost, roughly")
     yield (
         f"{cost.dim} dimensions ({cost.width} numbers per symbol): {cost.parameters:,} parameters, "
-        f"{size(cost.peak_bytes)} of memory at most"
+        f"about {size(cost.peak_bytes)} of memory"
     )
     each = f" ({cost.seconds_per_epoch:.2g} s each)" if cost.seconds_per_epoch >= 0.01 else ""
     yield (
-        f"{duration(cost.seconds)} for {cost.epochs} epochs{each} at {cost.gflops:g} Gflop/s; "
+        f"{duration(cost.seconds)} for {cost.epochs} epochs{each}, if this machine does {cost.gflops:g} Gflop/s; "
         "an estimate from the matrix products alone"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "GraphStats",
     "RelationStats",
     "fit_cost",
+    "fit_memory",
     "frequencies",
     "graph_stats",
     "relation_categories",
@@ -25,7 +27,9 @@ CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 MANY = 1.5  # average tails per head (heads per tail) from which a side counts as N (Bordes et al. 2013)
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 _FLOAT_BYTES = 4
-_BLOCK_QUERIES = 256  # whose scores are held at a time
+GFLOPS_PER_CORE = 75.0  # assumed: FB15k-237 at K = 100 took 16.7 s an epoch on 2 cores
+_SETS = 50  # of tables: what all phases hold, and a checkpoint's copies of most of it
+_BASE_BYTES = 400_000_000  # torch itself, and the block of scores
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class FitCost:
     epochs: int  # assumed, over all phases
     seconds: float
     table_bytes: int
-    peak_bytes: int  # in the phase that needs most, variational EM
+    peak_bytes: int  # about, over all phases
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class GraphStats:
 
 
 def graph_stats(
-    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float = 50.0, epochs: int = 150
+    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float | None = None, epochs: int = 150
 ) -> GraphStats:
     """Everything `kgem data stats` shows; the last four settings are for the cost estimate."""
     rows = _per_relation(dataset)
@@ -114,18 +118,17 @@ def frequencies(dataset: Dataset) -> tuple[LongArray, LongArray]:
 
 
 def fit_cost(
-    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float = 50.0, epochs: int = 150
+    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float | None = None, epochs: int = 150
 ) -> FitCost:
-    """Time: three products of 2 Q N_e K' operations an epoch. Memory: tables and what training keeps of each.
+    """Time: three products of 2 Q N_e K' operations an epoch, at `gflops`. Memory: see `fit_memory`.
 
-    Variational EM keeps means and log standard deviations, an Adagrad accumulator and a gradient for each, and
-    one sample: seven tables. To these come two blocks of scores (queries x N_e).
+    Without `gflops`, every core of this machine is taken to do GFLOPS_PER_CORE.
     """
+    gflops = gflops or GFLOPS_PER_CORE * (os.cpu_count() or 1)
     width = dim * (2 if complex_space else 1)
     parameters = (dataset.n_entities + 2 * dataset.n_relations) * width
     flops = 3 * 2 * len(dataset.query_index) * dataset.n_entities * width
     seconds = flops / (gflops * 1e9)
-    block = min(_BLOCK_QUERIES, len(dataset.query_index)) * dataset.n_entities * _FLOAT_BYTES
     return FitCost(
         dim=dim,
         width=width,
@@ -136,8 +139,13 @@ def fit_cost(
         epochs=epochs,
         seconds=seconds * epochs,
         table_bytes=parameters * _FLOAT_BYTES,
-        peak_bytes=7 * parameters * _FLOAT_BYTES + 2 * block,
+        peak_bytes=fit_memory(parameters * _FLOAT_BYTES),
     )
+
+
+def fit_memory(table_bytes: int) -> int:
+    """About how many bytes a fit needs whose set of tables has so many."""
+    return _SETS * table_bytes + _BASE_BYTES
 
 
 def relation_categories(dataset: Dataset) -> npt.NDArray[np.str_]:
