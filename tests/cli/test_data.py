@@ -216,6 +216,17 @@ def test_convert_to_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -
     assert not stop.value.code and capfdbinary.readouterr().out == GRAPH.encode()
 
 
+@pytest.mark.parametrize("form", ["nt", "nq", "ttl", "rdf"])
+def test_convert_keeps_literals_as_literals(kgem: Kgem, form: str) -> None:
+    Path("lit.ttl").write_text('<urn:a> <urn:r> "hello"@en, 1, "x", <urn:b> .\n')
+    code, _, err = kgem("data", "convert", "lit.ttl", f"new.{form}", "--literals", "keep")
+    assert code == 0, err
+    assert "urn:kgem:" not in Path(f"new.{form}").read_text()
+    assert facts_of(f"new.{form}", literals="keep") == facts_of("lit.ttl", literals="keep")
+    report = json_of(kgem, "data", "check", f"new.{form}")
+    assert report["reading"][0]["literals_dropped"] == 3 and report["facts"]["train"] == 1
+
+
 def test_convert_keeps_an_extra_column(kgem: Kgem) -> None:
     Path("weighted.tsv").write_text("a\tr\tb\t0.5\nb\tr\tc\t0.25\n")
     assert kgem("data", "convert", "weighted.tsv", "out.csv")[0] == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import polars as pl
+import pyoxigraph as ox
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -54,6 +55,32 @@ def test_written_facts_come_back(form: str, data: st.DataObject) -> None:
     if form not in ("ttl", "rdf"):
         assert read.frame.equals(frame)  # in the same order, too
     assert (read.report.kept, read.report.rows_read) == (len(frame), len(frame))
+
+
+QUOTED = st.one_of(
+    st.sampled_from(
+        ['"a"', '"a"@en', '"a"@EN', '"a" . # b', '"1"^^<http://www.w3.org/2001/XMLSchema#integer>', '"\\r"']
+    ),
+    st.sampled_from(
+        ['"a"@en--ltr', '"<b>"^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral>', '""', '" "', '"']
+    ),
+    st.sampled_from(['"true"^^<http://www.w3.org/2001/XMLSchema#boolean>', '"x"^^<a>', '"x"^^<http://www.w3.org/a b>']),
+    st.text(ANY, max_size=6).map(lambda text: f'"{text}"'),
+    st.text(ANY, max_size=6).map(lambda text: str(ox.Literal(text))),
+    st.text(ANY, max_size=6).map(lambda text: str(ox.Literal(text, language="de"))),
+)
+
+
+@pytest.mark.parametrize("form", ["nt", "nq", "ttl", "rdf"])
+@given(frame=frames(st.one_of(QUOTED, LABELS)))
+@settings(max_examples=60, deadline=None)
+def test_literals_come_back_as_the_same_labels(form: str, frame: pl.DataFrame) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"g.{form}"
+        write_triples(frame, path, literals=True)
+        kept = read_triples(path, literals="keep")
+        assert set(kept.frame.rows()) == set(frame.rows())
+        assert kept.report.kept == kept.report.rows_read == len(frame)
 
 
 @given(

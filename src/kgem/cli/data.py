@@ -151,12 +151,13 @@ def convert(
     elif out != STDOUT:
         refuse_existing(Path(out), force)
     frames = reading.read_frames(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    keep = literals is reading.LiteralChoice.keep
     if is_folder:
-        names = _write_folder(frames, Path(out), name)
+        names = _write_folder(frames, Path(out), name, keep)
     elif out == STDOUT:
-        names = _write_stdout(frames, name)
+        names = _write_stdout(frames, name, keep)
     else:
-        names = _write_file(frames, Path(out), name)
+        names = _write_file(frames, Path(out), name, keep)
     facts = {split: len(frame) for split, frame in frames.items()}
     say(f"{sum(facts.values()):,} facts -> {', '.join(map(plain, names))}")
     if as_json:
@@ -195,7 +196,7 @@ def split(
 
     made, report = make_split(dataset, valid, test, seed, group=group)
     parts = {part: made.frame(part) for part, n in report.got.items() if n}
-    names = _write_folder(parts, out, name)
+    names = _write_folder(parts, out, name, literals is reading.LiteralChoice.keep)
     say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
     if as_json:
         emit_json(report.to_dict() | {"files": names})
@@ -333,7 +334,7 @@ def _target(out: str, to: str | None) -> tuple[str, bool]:
     return name, by_name or FORMATS[name].is_folder
 
 
-def _write_folder(frames: Mapping[str, pl.DataFrame], out: Path, name: str) -> list[str]:
+def _write_folder(frames: Mapping[str, pl.DataFrame], out: Path, name: str, literals: bool) -> list[str]:
     """One file per split, or an OpenKE folder; the files' names."""
     from kgem.data.triples import FORMATS, write_triples
 
@@ -341,22 +342,22 @@ def _write_folder(frames: Mapping[str, pl.DataFrame], out: Path, name: str) -> l
     with folder_of_files(out) as fresh:
         for part, frame in frames.items():
             target = fresh if form.is_folder else fresh / f"{part}{form.extensions[0]}"
-            write_triples(frame, target, format=name, split=part)
+            write_triples(frame, target, format=name, split=part, literals=literals)
         written = {path.name for path in fresh.iterdir()}
     first = [name for part in frames for name in sorted(written) if name.startswith(part)]  # train, valid, test
     return [str(out / name) for name in (*first, *sorted(written - set(first)))]
 
 
-def _write_stdout(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:
+def _write_stdout(frames: Mapping[str, pl.DataFrame], name: str, literals: bool) -> list[str]:
     """All facts to standard output, once all of them could be written."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "facts"
-        _write_file(frames, file, name)
+        _write_file(frames, file, name, literals)
         emit_bytes(file)
     return ["standard output"]
 
 
-def _write_file(frames: Mapping[str, pl.DataFrame], out: Path, name: str) -> list[str]:
+def _write_file(frames: Mapping[str, pl.DataFrame], out: Path, name: str, literals: bool) -> list[str]:
     """All facts in one file; with several splits a fourth column says which."""
     import polars as pl
 
@@ -376,5 +377,5 @@ def _write_file(frames: Mapping[str, pl.DataFrame], out: Path, name: str) -> lis
         facts = pl.concat([frame.with_columns(pl.lit(part).alias("split")) for part, frame in frames.items()])
         if name != "parquet":
             say("the fourth column is the split; to read it: --extra split")
-    write_triples(facts, out, format=name)
+    write_triples(facts, out, format=name, literals=literals)
     return [str(out)]

@@ -19,7 +19,7 @@ from kgem.data.delimited import BOM, plain_pages
 from kgem.data.files import Source, writing
 from kgem.data.quoting import Page
 from kgem.data.rows import FACT, Intake, Problem
-from kgem.data.terms import BASE, Labels, decode, entity, graph, relation
+from kgem.data.terms import BASE, Labels, decode, entity, graph, literal, relation
 from kgem.errors import TriplesError
 
 __all__ = ["read_nq", "read_nt", "read_rdf", "read_ttl", "write_nq", "write_nt", "write_rdf", "write_ttl"]
@@ -228,38 +228,42 @@ def _read_stream(pieces: _Pieces, intake: Intake, form: Any) -> None:
     batch.flush()
 
 
-def write_nt(frame: pl.DataFrame, target: Path) -> None:
+def write_nt(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
     """N-Triples."""
-    _write(frame, target, ox.RdfFormat.N_TRIPLES)
+    _write(frame, target, ox.RdfFormat.N_TRIPLES, literals)
 
 
-def write_nq(frame: pl.DataFrame, target: Path) -> None:
+def write_nq(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
     """N-Quads; an extra column is the graph."""
-    _write(frame, target, ox.RdfFormat.N_QUADS)
+    _write(frame, target, ox.RdfFormat.N_QUADS, literals)
 
 
-def write_ttl(frame: pl.DataFrame, target: Path) -> None:
+def write_ttl(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
     """Turtle."""
-    _write(frame, target, ox.RdfFormat.TURTLE)
+    _write(frame, target, ox.RdfFormat.TURTLE, literals)
 
 
-def write_rdf(frame: pl.DataFrame, target: Path) -> None:
+def write_rdf(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
     """RDF/XML."""
-    _write(frame, target, ox.RdfFormat.RDF_XML)
+    _write(frame, target, ox.RdfFormat.RDF_XML, literals)
 
 
-def _write(frame: pl.DataFrame, target: Path, form: Any) -> None:
+def _write(frame: pl.DataFrame, target: Path, form: Any, literals: bool) -> None:
+    """All facts; with `literals`, a tail whose label is that of a literal becomes one."""
     if frame.width > len(FACT) and form != ox.RdfFormat.N_QUADS:
         what, remedy = f"{form.name} cannot hold an extra column", "leave it out, or write N-Quads, TSV, CSV or Parquet"
         raise TriplesError(what, where=str(target), remedy=remedy)
     xml = form == ox.RdfFormat.RDF_XML
     entities = {label: entity(label) for label in pl.concat([frame["head"], frame["tail"]]).unique()}
+    objects = entities
+    if literals:
+        objects = {label: literal(label, xml) or entities[label] for label in frame["tail"].unique()}
     relations = {label: relation(label, xml) for label in frame["relation"].unique()}
     graphs = {label: graph(label) for column in frame.columns[3:] for label in frame[column].unique()}
     rows = frame.iter_rows()
     if graphs:
-        quads = (ox.Quad(entities[h], relations[r], entities[t], graphs[g]) for h, r, t, g in rows)
+        quads = (ox.Quad(entities[h], relations[r], objects[t], graphs[g]) for h, r, t, g in rows)
     else:
-        quads = (ox.Quad(entities[h], relations[r], entities[t]) for h, r, t in rows)
+        quads = (ox.Quad(entities[h], relations[r], objects[t]) for h, r, t in rows)
     with writing(target) as stream:
         ox.serialize(quads, output=stream, format=form)

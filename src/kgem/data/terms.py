@@ -1,8 +1,9 @@
 """Labels and RDF terms: what an IRI, a blank node or a literal is called, and how any label is written.
 
 An IRI is its own label, a blank node is `_:id`, a literal is its N-Triples text, as in `"1"^^<...>`. Labels that are
-no IRI (or literals) are written percent-encoded under `urn:kgem:` and come back as they were; `~r` at the end of
-such an IRI is dropped in reading (RDF/XML wants names of properties to end with a letter).
+no IRI are written percent-encoded under `urn:kgem:` and come back as they were (so are those of literals, unless the
+caller wants literals); `~r` at the end of such an IRI is dropped in reading (RDF/XML wants names of properties to end
+with a letter).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import quote, unquote
 
 import pyoxigraph as ox
 
-__all__ = ["BASE", "Labels", "decode", "entity", "graph", "relation"]
+__all__ = ["BASE", "Labels", "decode", "entity", "graph", "literal", "relation"]
 
 BASE = "urn:kgem:"
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -22,6 +23,7 @@ _NOT_PROPERTIES = re.compile(
     r"RDF|ID|about|aboutEach|aboutEachPrefix|bagID|parseType|resource|nodeID|datatype|Description|li"
 )
 _XML_NAME = re.compile(r"[^A-Za-z0-9_.-][A-Za-z_][A-Za-z0-9_.-]*\Z")
+_NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # cannot be, or does not stay, in XML
 # The ids that the parser makes up for nodes without one, at random, and those that we put in their place.
 _MADE_UP = re.compile(r"[a-f][0-9a-f]{27,31}|kgem\d+")
 _PLAIN_NODE = re.compile(r"_:([A-Za-z][A-Za-z0-9]*)")
@@ -73,6 +75,20 @@ def entity(label: str) -> Any:
     if node and not _MADE_UP.fullmatch(node[1]):
         return ox.BlankNode(node[1])
     return _iri(label) or ox.NamedNode(_encode(label))
+
+
+def literal(label: str, xml: bool) -> Any | None:
+    """The literal whose label this is, or None: reading gives exactly this label back, or it is none."""
+    if not label.startswith('"'):
+        return None
+    try:
+        (quad,) = ox.parse(input=f"<a:a> <a:a> {label} .".encode(), format=ox.RdfFormat.N_TRIPLES)
+    except (SyntaxError, ValueError):
+        return None
+    term = quad.object
+    if not isinstance(term, ox.Literal) or str(term) != label:
+        return None
+    return None if xml and _NOT_XML.search(term.value) else term
 
 
 def relation(label: str, xml: bool) -> Any:

@@ -32,18 +32,19 @@ class Format:
 
     extensions: tuple[str, ...]
     read: Callable[[Source, Intake], None]
-    write: Callable[[pl.DataFrame, Path], None]
+    write: Callable[..., None]  # of a frame and a path; RDF also of whether to write literals
     is_folder: bool = False
+    has_literals: bool = False
 
 
 FORMATS: dict[str, Format] = {
     "tsv": Format((".tsv", ".txt", ".tab"), delimited.read_tsv, delimited.write_tsv),
     "csv": Format((".csv",), delimited.read_csv, delimited.write_csv),
     "parquet": Format((".parquet",), tables.read_parquet, tables.write_parquet),
-    "nt": Format((".nt",), rdf.read_nt, rdf.write_nt),
-    "nq": Format((".nq",), rdf.read_nq, rdf.write_nq),
-    "ttl": Format((".ttl",), rdf.read_ttl, rdf.write_ttl),
-    "rdf": Format((".rdf", ".owl", ".xml"), rdf.read_rdf, rdf.write_rdf),
+    "nt": Format((".nt",), rdf.read_nt, rdf.write_nt, has_literals=True),
+    "nq": Format((".nq",), rdf.read_nq, rdf.write_nq, has_literals=True),
+    "ttl": Format((".ttl",), rdf.read_ttl, rdf.write_ttl, has_literals=True),
+    "rdf": Format((".rdf", ".owl", ".xml"), rdf.read_rdf, rdf.write_rdf, has_literals=True),
     "openke": Format((".openke",), openke.read_openke, openke.write_openke, is_folder=True),
 }
 
@@ -102,11 +103,19 @@ def read_triples(
     return intake.result()
 
 
-def write_triples(frame: pl.DataFrame, target: str | Path, *, format: str | None = None, split: str = "train") -> None:
+def write_triples(
+    frame: pl.DataFrame,
+    target: str | Path,
+    *,
+    format: str | None = None,
+    split: str = "train",
+    literals: bool = False,
+) -> None:
     """Facts to a file, which appears whole or not at all; the name says format and compression.
 
     The frame has the columns head, relation, tail and perhaps one more. Reading the file gives the same labels.
-    An OpenKE folder takes one `split` at a time and keeps the ids it has.
+    An OpenKE folder takes one `split` at a time and keeps the ids it has. With `literals`, a tail that is a literal's
+    N-Triples text becomes that literal in RDF, to be read with literals="keep"; else it is encoded like any label.
     """
     path = Path(target)
     if str(target) == STDIN:
@@ -115,6 +124,8 @@ def write_triples(frame: pl.DataFrame, target: str | Path, *, format: str | None
     facts = _checked(frame, str(path))
     if form.is_folder:
         openke.write_openke(facts, path, split)
+    elif form.has_literals:
+        form.write(facts, path, literals=literals)
     else:
         form.write(facts, path)
 
