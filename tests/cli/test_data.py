@@ -35,20 +35,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def kgem(capsys: pytest.CaptureFixture[str]) -> Kgem:
-    """Runs a command: exit code, stdout, stderr."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return int(stop.value.code or 0), out, err
-
-    return run
-
-
 def json_of(kgem: Kgem, *words: object) -> Any:
     code, out, err = kgem(*words, "--json")
     assert code == 0, err

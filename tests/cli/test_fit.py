@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from kgem.cli import demo, main, watch
+from kgem.cli import demo, watch
 from kgem.cli.watch import Watch
 from kgem.config import Config
 from kgem.errors import ArtifactError
@@ -40,20 +40,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     threads = torch.get_num_threads()
     yield tmp_path
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def kgem(capsys: pytest.CaptureFixture[str]) -> Kgem:
-    """Runs a command: exit code, stdout, stderr."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return int(stop.value.code or 0), out, err
-
-    return run
 
 
 def tables(folder: str) -> dict[str, torch.Tensor]:

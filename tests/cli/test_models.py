@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 
 import kgem as library
-from kgem.cli import main
 from kgem.data.dataset import Dataset
 from kgem.model.scores import SCORES, DistMult
 from kgem.settings import to_toml
@@ -65,20 +64,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fitted: Path) -> Path:
 @pytest.fixture
 def model(here: Path) -> Model:
     return library.load("runs/a")
-
-
-@pytest.fixture
-def kgem(capsys: pytest.CaptureFixture[str]) -> Kgem:
-    """Runs a command: exit code, stdout, stderr."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return int(stop.value.code or 0), out, err
-
-    return run
 
 
 def json_of(kgem: Kgem, *words: object) -> Any:
