@@ -101,11 +101,11 @@ def test_a_small_limit_makes_ranges_of_entities() -> None:
     data = random_graph(n_entities=300, n_relations=3, n_facts=3000)
     scorer = TableScorer(random_embeddings(data, "complex"))
     for memory in (1, 1000, 20_000, 10**5):
-        plan = ranking._Plan.fit(scorer, memory)
+        plan = ranking.Plan.fit(scorer, memory)
         ranges = list(plan.ranges(300))
         assert len(ranges) > 1
         assert [i for start, stop in ranges for i in range(start, stop)] == list(range(300))
-    assert ranking._Plan.fit(scorer, 2**30).entities == 300
+    assert ranking.Plan.fit(scorer, 2**30).entities == 300
 
 
 @pytest.mark.parametrize("n_entities", [14_541, 40_943, 2_000_000, 10**9])
@@ -113,7 +113,7 @@ def test_a_small_limit_makes_ranges_of_entities() -> None:
 def test_blocks_fit_under_the_limit(n_entities: int, memory: int) -> None:
     scorer = CountingScorer(torch.zeros(1, 1))
     scorer.n_entities, scorer.bytes_per_query, scorer.bytes_per_entity = n_entities, 3200, 808
-    plan = ranking._Plan.fit(scorer, memory)
+    plan = ranking.Plan.fit(scorer, memory)
     blocks = 3 * 4 * plan.queries * plan.entities
     assert blocks + 3200 * plan.queries + 808 * plan.entities < 0.7 * memory
     assert plan.entities <= ranking.MAX_ENTITIES  # float32 counts exactly to there

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kgem.data.index import QueryIndex
-from kgem.evaluate.ranking import Ints, Scorer, _gather_equal_queries, _known_cells, _Plan
+from kgem.evaluate.ranking import Ints, Plan, Scorer, gather_equal_queries, known_cells
 
 __all__ = ["Best", "Moments", "Part", "first_answers", "log_loss_sums", "parts"]
 
@@ -83,13 +83,13 @@ class Part:
     """Some queries with all their facts; `blocks` scores them and, on its way, notes the scores of the facts' tails."""
 
     def __init__(
-        self, scorer: Scorer, plan: _Plan, facts: Ints, mine: Ints, rows: Ints, queries: Ints, known: QueryIndex | None
+        self, scorer: Scorer, plan: Plan, facts: Ints, mine: Ints, rows: Ints, queries: Ints, known: QueryIndex | None
     ) -> None:
         self.mine = mine  # (n,), places of the facts
         self.rows = _put(rows, scorer)  # (n,), the query of each fact
         self.tails = _put(facts[mine, 2], scorer)  # (n,)
         self.scores = scorer.like.new_full((len(rows),), -torch.inf)  # (n,), of the tails
-        known_rows, known_tails = _known_cells(queries, known)
+        known_rows, known_tails = known_cells(queries, known)
         n = scorer.n_entities
         # A tail that is not known stays in the contest by itself; one that is known must be added to it.
         left_out = np.isin(rows * n + facts[mine, 2], known_rows * n + known_tails)
@@ -135,9 +135,9 @@ class Part:
 
 def parts(scorer: Scorer, facts: Ints, known: QueryIndex | None, memory: int) -> Iterator[Part]:
     """The facts in parts whose scores fit into memory, each query in one part only."""
-    order, firsts = _gather_equal_queries(facts)
+    order, firsts = gather_equal_queries(facts)
     starts = np.append(firsts, len(facts))
-    plan = _Plan.fit(scorer, memory)
+    plan = Plan.fit(scorer, memory)
     for low, high in pairwise([*range(0, len(firsts), plan.queries), len(firsts)]):
         mine = order[starts[low] : starts[high]]
         rows = np.repeat(np.arange(high - low), np.diff(starts[low : high + 1]))

@@ -26,7 +26,7 @@ from kgem.data.index import LongArray, QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.kernels import LANE
 
-__all__ = ["MEMORY", "Ranks", "Scorer", "TableScorer", "rank"]
+__all__ = ["MEMORY", "Plan", "Ranks", "Scorer", "TableScorer", "gather_equal_queries", "known_cells", "rank"]
 
 MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
 BLOCK_BYTES = 32 * 2**20  # a block of scores: large enough for fast products
@@ -125,9 +125,9 @@ def rank(
     if isinstance(scorer, Embeddings):
         scorer = TableScorer(scorer)
     facts = np.asarray(facts).reshape(-1, 3)
-    order, firsts = _gather_equal_queries(facts)
+    order, firsts = gather_equal_queries(facts)
     above = np.zeros((2, len(facts)), dtype=np.int64)  # strictly higher, at least as high
-    plan = _Plan.fit(scorer, memory)
+    plan = Plan.fit(scorer, memory)
     blocks = _Blocks.make(plan, len(firsts), scorer.like)
     borders = [*range(0, len(firsts), plan.queries), len(firsts)]
     starts = np.append(firsts, len(facts))
@@ -141,7 +141,7 @@ def rank(
     return Ranks(facts, optimistic=above[0] + 1, pessimistic=above[1] + 1)
 
 
-def _gather_equal_queries(facts: Ints) -> tuple[Ints, Ints]:
+def gather_equal_queries(facts: Ints) -> tuple[Ints, Ints]:
     """An order of the facts in which equal queries follow each other, and where each query begins."""
     keys = facts[:, 1].astype(np.int64) << 32 | facts[:, 0].astype(np.int64)
     order = np.argsort(keys, kind="stable")
@@ -152,14 +152,14 @@ def _gather_equal_queries(facts: Ints) -> tuple[Ints, Ints]:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """How many queries and entities a block has, so that all buffers stay under the limit."""
 
     queries: int
     entities: int
 
     @classmethod
-    def fit(cls, scorer: Scorer, memory: int) -> _Plan:
+    def fit(cls, scorer: Scorer, memory: int) -> Plan:
         # Three blocks live at once: scores, the targets' copies of them, comparisons.
         limit = memory // 8
         size = scorer.like.element_size()
@@ -186,7 +186,7 @@ class _Blocks:
     marks: Tensor
 
     @classmethod
-    def make(cls, plan: _Plan, n_queries: int, like: Tensor) -> _Blocks:
+    def make(cls, plan: Plan, n_queries: int, like: Tensor) -> _Blocks:
         lane = LANE // like.element_size()
         shape = min(plan.queries, max(n_queries, 1)), -(-plan.entities // lane) * lane
         return cls(like.new_empty(shape), like.new_empty(shape), like.new_empty(shape))
@@ -194,7 +194,7 @@ class _Blocks:
 
 def _count(
     scorer: Scorer,
-    plan: _Plan,
+    plan: Plan,
     blocks: _Blocks,
     queries: Ints,
     rows: Ints,
@@ -223,13 +223,13 @@ def _count(
         inside = (target_tails >= start) & (target_tails < stop)
         scores[inside, 0] = block[target_rows[inside], target_tails[inside] - start]
 
-    known_rows, known_tails = _known_cells(queries, known)
-    known_cells = put(known_rows), put(known_tails)
+    known_rows, known_tails = known_cells(queries, known)
+    answered = put(known_rows), put(known_tails)
     above = torch.zeros(2, len(rows), dtype=torch.int64, device=like.device)
     for start, stop in ranges:
         if len(ranges) > 1:
             fill(start, stop)
-        _mask(block[:, : stop - start], start, *known_cells)
+        _mask(block[:, : stop - start], start, *answered)
         above += _compare(blocks, len(queries), target_rows, scores)
 
     n = scorer.n_entities
@@ -241,7 +241,7 @@ def _count(
     return np.where(nowhere, others, counts)
 
 
-def _known_cells(queries: Ints, known: QueryIndex | None) -> tuple[LongArray, LongArray]:
+def known_cells(queries: Ints, known: QueryIndex | None) -> tuple[LongArray, LongArray]:
     """Row and tail of every known answer to some queries."""
     if known is None:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)

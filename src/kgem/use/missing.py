@@ -26,7 +26,7 @@ from kgem.data.dataset import SPLITS, Dataset, LongArray
 from kgem.data.index import fact_keys
 from kgem.errors import InputError
 from kgem.evaluate.contest import Moments, parts
-from kgem.evaluate.ranking import MEMORY, Scorer
+from kgem.evaluate.ranking import MEMORY, Scorer, known_cells
 from kgem.use.fitted import Fitted
 
 __all__ = ["ScoredFact", "doubtful_facts", "missing_facts"]
@@ -163,8 +163,7 @@ def _log_probabilities(scorer: Scorer, data: Dataset, queries: LongArray, temper
     scorer.prepare(heads, relations)(0, scorer.n_entities, block)
     block.div_(temperature)
     block.sub_(block.logsumexp(1, keepdim=True))
-    rows, tails = data.filter_index.gather(data.filter_index.find(queries[:, 0], queries[:, 1]))
-    known = (torch.from_numpy(cells.astype(np.int64)).to(block.device) for cells in (rows, tails))
+    known = (torch.from_numpy(cells).to(block.device) for cells in known_cells(queries, data.filter_index))
     block[tuple(known)] = -torch.inf
     return block
 

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.data.dataset import LongArray, QueryIndex, Vocabulary
+from kgem.data.dataset import LongArray, Vocabulary
 from kgem.errors import InputError
-from kgem.evaluate.ranking import TableScorer
+from kgem.evaluate.ranking import TableScorer, known_cells
 from kgem.model.embeddings import Embeddings
 from kgem.use.fitted import Fitted
 
@@ -210,7 +210,7 @@ class _Asking:
         data = self.model.data
         logs, sampled = self._logs(ids)
         entropy = -(logs.exp() * logs).nan_to_num(0.0).sum(1)
-        hidden = _known_cells(data.filter_index, ids) if self.new_only else None
+        hidden = known_cells(ids, data.filter_index) if self.new_only else None
         picked = self._pick(logs, sampled, hidden)
         known = self._splits(ids, picked.places)
         return [
@@ -313,7 +313,7 @@ class _Asking:
         n = self.model.data.n_entities
         cells = np.array([row * n + place for row, places in enumerate(answers) for place in places], dtype=np.int64)
         for split, index in reversed(self.model.split_indexes.items()):
-            rows, tails = _known_cells(index, ids)
+            rows, tails = known_cells(ids, index)
             here = np.intersect1d(cells, rows * n + tails)
             found |= {(cell // n, cell % n): split for cell in here.tolist()}
         return found
@@ -341,12 +341,6 @@ def _ranks(scores: Tensor, answers: Tensor) -> Tensor:
     counts.scatter_add_(2, reached, torch.ones_like(reached))
     at_least = counts.flip(2).cumsum(2).flip(2)[:, :, 1:]
     return torch.empty_like(at_least).scatter_(2, order, at_least)
-
-
-def _known_cells(index: QueryIndex, ids: LongArray) -> Cells:
-    """Row and tail of every known answer to the queries (b, 2)."""
-    rows, tails = index.gather(index.find(ids[:, 0], ids[:, 1]))
-    return rows, tails.astype(np.int64)
 
 
 def _score(model: Embeddings, heads: Tensor, relations: Tensor, out: Tensor) -> None:
