@@ -85,7 +85,7 @@ def test_quiet_json_and_the_folder_that_is_chosen(kgem: Kgem) -> None:
     code, out, err = kgem("fit", "graph.tsv", "-q", "--json", "--seed", 3, "--model", "distmult", *SETTINGS)
     assert code == 0 and err == ""
     result = json.loads(out)
-    assert result["run"] == "runs/graph" and result["mode"] in ("point", "mean", "bayes")
+    assert result["run"] == "runs/graph" and result["mode"] in ("point", "mean", "bayes", "blend")
     assert 0 < result["metrics"]["test"]["mrr"] <= 1 and result["epochs"] == {"pretrain": 2, "em": 2, "retrain": 5}
     assert config_of("runs/graph").model.score == "distmult" and config_of("runs/graph").seed == 3
     code, again, _ = kgem("resume", "runs/graph", "--json")

@@ -15,7 +15,7 @@ from kgem.model.prior import Strengths
 from kgem.use.model import Model
 from obvious import random_embeddings, random_graph
 
-TEMPERATURES = {"point": 0.7, "mean": 1.3, "bayes": 0.8}
+TEMPERATURES = {"point": 0.7, "mean": 1.3, "bayes": 0.8, "blend": 0.9}
 
 
 def random_model(
@@ -46,7 +46,7 @@ def random_model(
         "posterior": Posterior(*(Gaussian.around(table, std) for table in mean.tables())),
         "learned": Strengths(*(0.1 + torch.rand(len(t), generator=generator, dtype=kind) for t in point.tables())),
         "mode": "point",
-        "validation": {"point": 0.3, "mean": 0.2, "bayes": 0.25},
+        "validation": {"point": 0.3, "mean": 0.2, "bayes": 0.25, "blend": 0.28},
         "temperatures": TEMPERATURES,
         "n_samples": 7,
         "metrics": {"test": {"mrr": 0.1}},
@@ -69,6 +69,8 @@ def probabilities(model: Model, mode: str, head: int, relation: int) -> Tensor:
     if mode == "bayes":
         each = [scores_of(sample, head, relation).softmax(0) for sample in model.samples]
         scores = torch.stack(each).mean(0).log()
+    elif mode == "blend":
+        scores = (scores_of(model.point, head, relation) + scores_of(model.mean, head, relation)) / 2
     else:
         scores = scores_of(model.point if mode == "point" else model.mean, head, relation)
     return (scores / TEMPERATURES[mode]).softmax(0)

@@ -21,6 +21,7 @@ from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
 from kgem.use import fitting
+from kgem.use.fitted import MODES
 from kgem.use.fitting import choose_mode, prepare, settings, validator
 from obvious import random_graph
 
@@ -60,7 +61,7 @@ def test_a_graph_becomes_a_model_in_three_phases() -> None:
     assert (model.config.model.score, model.config.model.dim, model.config.seed) == ("distmult", 4, 3)
     assert model.config.em.epochs == 2 and model.data is data and model.provenance["split"] is None
     assert model.provenance["epochs"]["em"] == 2 and model.provenance["seconds"] > 0
-    assert set(model.validation) == set(model.temperatures) == {"point", "mean", "bayes"}
+    assert set(model.validation) == set(model.temperatures) == set(MODES)
     assert model.validation[model.mode] == max(model.validation.values())
     assert 0 < model.evaluate("test").mrr <= 1
     again = kgem.fit(data, model="distmult", dim=4, seed=3, **QUICK)
@@ -111,7 +112,7 @@ def test_the_best_mode_on_validation_is_chosen() -> None:
     model = random_model()
     facts = model.data.reciprocal(model.data.valid)
     validation, temperatures = choose_mode(model)
-    for mode in ("point", "mean", "bayes"):
+    for mode in MODES:
         scorer = model.scorer(mode)
         ranks = rank(scorer, facts, model.data.filter_index).of("pessimistic")
         assert validation[mode] == pytest.approx(summarise(ranks).mrr, rel=1e-12)

@@ -10,7 +10,7 @@ import torch
 from small_models import random_model
 
 from kgem.errors import DatasetError, InputError, UnknownLabel
-from kgem.evaluate.averaging import AverageScorer
+from kgem.evaluate.averaging import AverageScorer, BlendScorer
 from kgem.evaluate.ranking import TableScorer
 from kgem.model.posterior import Posterior
 from kgem.use import fitted as module
@@ -29,6 +29,7 @@ def test_auto_is_the_recorded_mode() -> None:
     for mode, tables in (("point", model.point), ("mean", model.mean)):
         scorer = model.scorer(mode)
         assert isinstance(scorer, TableScorer) and scorer.embeddings is tables
+    assert isinstance(model.scorer("blend"), BlendScorer) and model.tables("blend") is model.point
     assert torch.equal(model.tables("bayes").entities, model.posterior.entities.mean)
     with pytest.raises(InputError, match="'best'"):
         model.scorer("best")

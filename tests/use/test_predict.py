@@ -159,7 +159,7 @@ def test_scorers_of_modes_rank_as_predictions_are_ordered() -> None:
 def test_similar_entities_by_cosine() -> None:
     model = random_model()
     for mode in MODES:
-        table = model.point.entities if mode == "point" else model.posterior.entities.mean
+        table = model.point.entities if mode in ("point", "blend") else model.posterior.entities.mean
         unit = table / table.norm(dim=1, keepdim=True)
         cosines = (unit @ unit[4]).tolist()
         others = sorted((i for i in range(len(cosines)) if i != 4), key=lambda i: -cosines[i])

@@ -50,6 +50,7 @@ class ModeChoice(StrEnum):
     point = "point"
     mean = "mean"
     bayes = "bayes"
+    blend = "blend"
 
 
 class SplitChoice(StrEnum):

@@ -1,4 +1,4 @@
-"""Bayesian link prediction (end of Section 3.2): softmax probabilities averaged over samples of q."""
+"""Several models that answer together: Bayesian link prediction (end of Section 3.2), and a blend of two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from kgem.evaluate.ranking import TableScorer
 from kgem.model.embeddings import Embeddings
 
-__all__ = ["AverageScorer"]
+__all__ = ["AverageScorer", "BlendScorer"]
 
 CHUNK = 2**14  # entities per pass where a normaliser is summed up
 
@@ -54,3 +54,34 @@ class AverageScorer:
             write(start, stop, block)
             parts.append(block.logsumexp(dim=1))
         return torch.stack(parts).logsumexp(dim=0)
+
+
+class BlendScorer:
+    """Scores the mean of several models' logits: the geometric mean of their probabilities, once normalised."""
+
+    def __init__(self, models: Sequence[Embeddings]) -> None:
+        self._scorers = [TableScorer(model) for model in models]
+        self.n_entities = models[0].n_entities
+        self.like = models[0].entities
+        self.bytes_per_query = sum(scorer.bytes_per_query for scorer in self._scorers) + self._range_bytes()
+        self.bytes_per_entity = max(scorer.bytes_per_entity for scorer in self._scorers)
+
+    def _range_bytes(self) -> int:
+        return min(CHUNK, self.n_entities) * self.like.element_size()
+
+    def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
+        """For some queries: a function that writes the mean scores of entities start..stop into a block."""
+        first, *others = [scorer.prepare(heads, relations) for scorer in self._scorers]
+        scratch = self.like.new_empty(len(heads) * min(CHUNK, self.n_entities))
+
+        def write_block(start: int, stop: int, block: Tensor) -> None:
+            first(start, stop, block)
+            for low in range(start, stop, CHUNK):
+                high = min(low + CHUNK, stop)
+                more = scratch[: len(heads) * (high - low)].view(len(heads), high - low)
+                for write in others:
+                    write(low, high, more)
+                    block[:, low - start : high - start].add_(more)
+            block.div_(1 + len(others))
+
+        return write_block

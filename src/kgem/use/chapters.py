@@ -186,6 +186,7 @@ _MODES = {
     "point": "point: the re-trained tables",
     "mean": "mean: the means of q",
     "bayes": "bayes: probabilities averaged over q",
+    "blend": "blend: point and mean together",
 }
 
 

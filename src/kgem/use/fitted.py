@@ -1,7 +1,8 @@
 """What a fit leaves behind, ready to answer questions: graph, tables, posterior, strengths, and the mode to use.
 
 Modes of prediction (end of Section 3.2): `point` asks the re-trained tables, `mean` the means of q, `bayes` averages
-softmax probabilities over samples of q. `auto` is the one that was best on validation.
+softmax probabilities over samples of q. `blend` asks `point` and `mean` together: the geometric mean of their
+probabilities, two models that one fit leaves behind. `auto` is the one that was best on validation.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import torch
 from torch import Tensor
 
 from kgem.config import Config
-from kgem.data.dataset import SPLITS, Dataset, QueryIndex, Vocabulary
+from kgem.data.dataset import SPLITS, Dataset, LongArray, QueryIndex, Vocabulary
 from kgem.errors import InputError
-from kgem.evaluate.averaging import AverageScorer
+from kgem.evaluate.averaging import AverageScorer, BlendScorer
 from kgem.evaluate.ranking import Scorer, TableScorer
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Posterior
@@ -27,7 +28,7 @@ from kgem.model.prior import Strengths
 
 __all__ = ["MODES", "Fitted", "SymbolStrengths", "SymbolValues", "affordable_samples"]
 
-MODES = ("point", "mean", "bayes")
+MODES = ("point", "mean", "bayes", "blend")
 SAMPLES, FEWEST = 20, 4  # of q that answers are averaged over
 SAMPLE_BYTES = 2**30  # what they may take together, unless that were fewer than FEWEST
 STREAM = 2**40  # keeps the seeds of these samples apart from those of fits
@@ -101,13 +102,15 @@ class Fitted:
         return self.temperatures.get(self.resolve(mode), 1.0)
 
     def tables(self, mode: str = "auto") -> Embeddings:
-        """The tables of a mode; q's means stand for `bayes`, which has none of its own."""
-        return self.point if self.resolve(mode) == "point" else self.mean
+        """The tables of a mode; `bayes` and `blend` have none: q's means stand for the one, `point` for the other."""
+        return self.point if self.resolve(mode) in ("point", "blend") else self.mean
 
     def scorer(self, mode: str = "auto") -> Scorer:
         """What ranks and calibrates: logits, or log probabilities in mode bayes."""
         chosen = self.resolve(mode)
-        return AverageScorer(self.samples) if chosen == "bayes" else TableScorer(self.tables(chosen))
+        if chosen == "bayes":
+            return AverageScorer(self.samples)
+        return BlendScorer([self.point, self.mean]) if chosen == "blend" else TableScorer(self.tables(chosen))
 
     @cached_property
     def mean(self) -> Embeddings:
@@ -131,6 +134,21 @@ class Fitted:
             SymbolValues(labels, relations[:n]),
             SymbolValues(labels, relations[-n:]),
         )
+
+    @cached_property
+    def loops(self) -> npt.NDArray[np.bool_]:
+        """The relations that training has from an entity to itself, (N_r,)."""
+        heads, relations, tails = self.data.train.T
+        return np.bincount(relations[heads == tails], minlength=self.data.n_relations) > 0
+
+    def self_answers(self, queries: LongArray) -> tuple[LongArray, LongArray]:
+        """Cells of (b, N_e) that answer a query (b, 2) with its own entity, where training has no such fact.
+
+        "France borders France" scores high, because France is like its neighbours; nothing in the loss speaks
+        against it but that it is not among the facts.
+        """
+        rows = np.flatnonzero(~self.loops[queries[:, 1] % self.data.n_relations])
+        return rows, np.asarray(queries[rows, 0], dtype=np.int64)
 
     @cached_property
     def split_indexes(self) -> dict[str, QueryIndex]:

@@ -246,9 +246,9 @@ class _Asking:
             average = sampled.softmax(2).mean(0)
             scores = average.clamp_min_(torch.finfo(average.dtype).tiny).log_()
         else:
-            tables = self.model.tables(self.mode)
-            scores = tables.entities.new_empty(len(ids), tables.n_entities)
-            _score(tables, heads, relations, scores)
+            scorer = self.model.scorer(self.mode)
+            scores = scorer.like.new_empty(len(ids), scorer.n_entities)
+            scorer.prepare(heads, relations)(0, scorer.n_entities, scores)
         logs = scores.div_(temperature).log_softmax(1)
         if not self.uncertainty or sampled is None:
             return logs, None
