@@ -44,6 +44,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "artifact",
         "predict",
         "missing",
+        "review",
         "model",
         "budget",
         "fitting",
