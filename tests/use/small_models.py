@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -55,6 +56,20 @@ def random_model(
     return Model(**(given | more))
 
 
+def loopless_graph() -> Dataset:
+    """A random graph whose r0 and r1 training has from no entity to itself; r2 and r3 it has."""
+    data = random_graph()
+    heads, relations, tails = data.train.T
+    return replace(data, train=data.train[(heads != tails) | (relations > 1)])
+
+
+def candidates(model: Model, head: int, relation: int) -> Tensor:
+    """Who may answer: everyone, or everyone else where training has no fact from an entity to itself."""
+    data = model.data
+    loops = any(h == t and r == relation % data.n_relations for h, r, t in data.train.tolist())
+    return torch.tensor([loops or e != head for e in range(data.n_entities)])
+
+
 def scores_of(tables: Embeddings, head: int, relation: int) -> Tensor:
     """f(h, r, t) of one question against every entity, one at a time."""
     entities, score = tables.entities, tables.score
@@ -73,10 +88,16 @@ def probabilities(model: Model, mode: str, head: int, relation: int) -> Tensor:
         scores = (scores_of(model.point, head, relation) + scores_of(model.mean, head, relation)) / 2
     else:
         scores = scores_of(model.point if mode == "point" else model.mean, head, relation)
-    return (scores / TEMPERATURES[mode]).softmax(0)
+    return _shares(model, scores / TEMPERATURES[mode], head, relation)
 
 
 def sampled(model: Model, mode: str, head: int, relation: int) -> Tensor:
     """The calibrated probabilities under each sample of q: (S, N_e)."""
     temperature = TEMPERATURES["bayes" if mode == "bayes" else "mean"]
-    return torch.stack([(scores_of(s, head, relation) / temperature).softmax(0) for s in model.samples])
+    return torch.stack(
+        [_shares(model, scores_of(s, head, relation) / temperature, head, relation) for s in model.samples]
+    )
+
+
+def _shares(model: Model, logits: Tensor, head: int, relation: int) -> Tensor:
+    return logits.masked_fill(~candidates(model, head, relation), -torch.inf).softmax(0)

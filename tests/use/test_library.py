@@ -104,7 +104,7 @@ def test_without_validation_the_point_model_is_used() -> None:
     bare = replace(data, valid=data.valid[:0], test=data.test[:0])
     model = kgem.fit(bare, dim=2, valid=0, **QUICK)
     assert model.mode == "point" and not model.validation and model.temperature() == 1.0
-    assert model.predict("e1", "r1", mode="bayes")[0].spread is not None
+    assert model.predict("e1", "r1", mode="bayes")[0].low is not None
     assert validator(bare) is None
 
 

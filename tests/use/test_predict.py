@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from small_models import TEMPERATURES, probabilities, random_model, sampled
+from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled
 
+from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
 from kgem.evaluate.ranking import rank
 from kgem.use import predict as module
@@ -21,22 +23,44 @@ from obvious import random_graph
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_tails_against_brute_force(mode: str) -> None:
-    model = random_model()
+@pytest.mark.parametrize("graph", [random_graph, loopless_graph])
+def test_tails_against_brute_force(mode: str, graph: Callable[[], Dataset]) -> None:
+    model = random_model(graph())
     data = model.data
     found = model.predict(head="e3", relation="r1", top=data.n_entities, mode=mode)
     wanted = probabilities(model, mode, 3, 1)
-    order = wanted.argsort(descending=True)
+    possible = candidates(model, 3, 1)
+    order = wanted.argsort(descending=True)[: int(possible.sum())]
     assert [answer.label for answer in found] == [data.entities[i] for i in order.tolist()]
     np.testing.assert_allclose([answer.probability for answer in found], wanted[order], rtol=1e-9)
     assert math.isclose(sum(answer.probability for answer in found), 1, rel_tol=1e-9)
     assert found.entropy is not None
-    assert math.isclose(found.entropy, -float((wanted * wanted.log()).sum()), rel_tol=1e-9)
-    spread = sampled(model, mode, 3, 1).std(0)[order]
-    np.testing.assert_allclose([answer.spread for answer in found], spread, rtol=1e-8)
+    assert math.isclose(found.entropy, -float((wanted * wanted.log())[possible].sum()), rel_tol=1e-9)
+    of_samples = sampled(model, mode, 3, 1)[:, order]  # of seven: the 5 % and 95 % quantiles are the extremes
+    np.testing.assert_allclose([answer.low for answer in found], of_samples.min(0).values, rtol=1e-8)
+    np.testing.assert_allclose([answer.high for answer in found], of_samples.max(0).values, rtol=1e-8)
     assert [answer.frequency for answer in found] == data.entity_counts[order].tolist()
     assert (found.mode, found.temperature) == (mode, TEMPERATURES[mode])
     assert (found.asked, found.meaning) == ("tail", MEANING["tail"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_entity_answers_a_question_about_itself_only_where_training_has_such_facts(mode: str) -> None:
+    model = random_model(loopless_graph())
+    assert model.loops.tolist() == [False, False, True, True]
+    for relation, listed in (("r0", False), ("r1", False), ("r2", True), ("r3", True)):
+        for question in ({"head": "e3", "relation": relation}, {"relation": relation, "tail": "e3"}):
+            found = model.predict(**question, top=99, mode=mode)
+            assert ("e3" in [a.label for a in found]) == listed
+            assert math.isclose(sum(a.probability for a in found), 1, rel_tol=1e-9)
+    assert {a.label for a in model.predict(head="e3", tail="e3", mode=mode)} == {"r2", "r3"}
+
+
+def test_intervals_leave_out_a_twentieth_of_the_samples_at_either_end() -> None:
+    model = random_model(n_samples=41)
+    for answer in model.predict("e3", "r1", top=5):
+        ordered = sampled(model, "point", 3, 1)[:, model.data.entities.id(answer.label)].sort().values
+        assert (answer.low, answer.high) == pytest.approx((float(ordered[2]), float(ordered[38])), rel=1e-8)
 
 
 @pytest.mark.parametrize(("score", "reciprocal"), [m for m in SCORE_MODES if m[0] not in ("simple", "stretch")])
@@ -69,7 +93,8 @@ def test_without_spread_in_q_there_is_no_uncertainty() -> None:
     bayes, mean = (model.predict(head="e1", relation="r0", mode=mode) for mode in ("bayes", "mean"))
     assert [a.label for a in bayes] == [a.label for a in mean]
     assert [a.rank_low for a in mean] == [a.rank_high for a in mean] == list(range(1, 11))
-    assert max(a.spread or 0 for a in mean) < 1e-9
+    np.testing.assert_allclose([a.low for a in mean], [a.high for a in mean], rtol=1e-8)
+    np.testing.assert_allclose([a.low for a in mean], [a.probability for a in mean], rtol=1e-8)
     same_scale = replace(model, temperatures=dict.fromkeys(MODES, 1.0))
     one, other = (same_scale.predict(head="e1", relation="r0", mode=mode) for mode in ("bayes", "mean"))
     np.testing.assert_allclose([a.probability for a in one], [a.probability for a in other], rtol=1e-8)
@@ -104,7 +129,8 @@ def test_which_relation_is_by_the_probability_of_the_tail(mode: str) -> None:
     assert [a.label for a in found] == [data.relations[i] for i in order.tolist()]
     np.testing.assert_allclose([a.probability for a in found], wanted[order], rtol=1e-9)
     of_samples = torch.stack([sampled(model, mode, h, i)[:, t] for i in range(data.n_relations)], 1)  # (S, N_r)
-    np.testing.assert_allclose([a.spread for a in found], of_samples.std(0)[order], rtol=1e-8)
+    np.testing.assert_allclose([a.low for a in found], of_samples.min(0).values[order], rtol=1e-8)
+    np.testing.assert_allclose([a.high for a in found], of_samples.max(0).values[order], rtol=1e-8)
     for answer in found:
         place = data.relations.id(answer.label)
         ranks = (of_samples >= of_samples[:, place, None]).sum(1)
@@ -141,9 +167,9 @@ def test_without_uncertainty_only_the_mode_is_asked() -> None:
     assert "samples" not in vars(model)
     full = model.predict("e1", "r1")
     assert [a.probability for a in quick] == [a.probability for a in full]
-    assert {(a.spread, a.rank_low, a.rank_high) for a in quick} == {(None, None, None)}
+    assert {(a.low, a.high, a.rank_low, a.rank_high) for a in quick} == {(None, None, None, None)}
     bayes = model.predict("e1", "r1", mode="bayes", uncertainty=False)
-    assert bayes[0].spread is None and bayes[0].probability > 0
+    assert bayes[0].low is None and bayes[0].probability > 0
 
 
 def test_scorers_of_modes_rank_as_predictions_are_ordered() -> None:

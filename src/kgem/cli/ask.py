@@ -25,6 +25,7 @@ from kgem.cli.results import (
     counting,
     opened,
     percent,
+    percent_range,
     save_figure,
 )
 from kgem.errors import ConfigError, TriplesError
@@ -44,7 +45,8 @@ ANSWERS = {
     "asked": "str",
     "place": "int",
     "probability": "float",
-    "spread": "float",
+    "low": "float",
+    "high": "float",
     "rank_low": "int",
     "rank_high": "int",
     "frequency": "int",
@@ -96,7 +98,8 @@ def predict(
     """Answer questions: give two of head, relation and tail, and the third is predicted.
 
     The probability is calibrated on validation facts. It says which answer, given that there is one; not whether there
-    is one. Its spread and the interval of ranks (5 % to 95 %) say how sure the model is, over samples of its posterior.
+    is one. The ranges say how sure the model is: what nine of ten samples of its posterior give for the probability and
+    for the rank. An entity is no answer to a question about itself unless training has the relation so.
     """
     _check_question(head, relation, tail, queries, everything)
     target = Target(as_json, as_csv, out, force)
@@ -113,7 +116,7 @@ def predict(
         target.put(documents[0] if queries is None else documents, rows, ANSWERS)
         return
     for place, prediction in enumerate(predictions):
-        emit(heading(_question(prediction), space=place > 0), _answer_table(prediction))
+        emit(heading(_question(prediction), space=place > 0), _answer_table(prediction) if prediction else "no answer")
     kinds = dict.fromkeys(prediction.asked for prediction in predictions)
     for kind in kinds:
         meaning = next(prediction.meaning for prediction in predictions if prediction.asked == kind)
@@ -188,7 +191,7 @@ def _question(prediction: Prediction) -> str:
 
 
 def _answer_table(prediction: Prediction) -> Any:
-    columns = ["", prediction.asked, "known", "probability", "±", "rank", "facts"]
+    columns = ["", prediction.asked, "known", "probability", "90 % range", "rank", "facts"]
     rows = [
         (f"{place}", answer.label, answer.known or "", percent(answer.probability), *_doubt(answer), answer.frequency)
         for place, answer in enumerate(prediction, 1)
@@ -197,11 +200,11 @@ def _answer_table(prediction: Prediction) -> Any:
 
 
 def _doubt(answer: Answer) -> tuple[str, str]:
-    """Spread and the interval of ranks."""
-    if answer.spread is None or answer.rank_low is None or answer.rank_high is None:
+    """The ranges of probability and rank."""
+    if answer.low is None or answer.high is None or answer.rank_low is None or answer.rank_high is None:
         return "", ""
     low, high = answer.rank_low, answer.rank_high
-    return percent(answer.spread), f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return percent_range(answer.low, answer.high), f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _how(model: Model, mode: str) -> str:

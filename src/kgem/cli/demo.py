@@ -11,6 +11,7 @@ from kgem.cli.console import emit, heading, paragraph, plain, say, table
 from kgem.cli.fit import Quiet, result_tables, train, use_threads
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
+from kgem.cli.results import percent, percent_range
 
 if TYPE_CHECKING:
     from kgem.data.dataset import Dataset
@@ -65,11 +66,11 @@ def _show_answers(model: Model) -> None:
     """For each kind of question the one of test with the fewest answers known, about what is known best otherwise."""
     emit(heading("What the model makes of facts that were kept from training"))
     rows = [row for relation, words in QUESTIONS.items() for row in _answers(model, relation, words)]
-    emit(table(["question", "answer", "probability", "±", "is it so?"], rows, left=2))
+    emit(table(["question", "answer", "is it so?", "probability", "90 % range"], rows, left=3))
     emit(
         paragraph(
-            "Answers that train has are left out. The probability is that of the answer given that there is one, "
-            "± its standard deviation over the posterior."
+            "Answers that train has are left out. The probability is that of the answer given that there is one; "
+            "the range is what nine of ten samples of the posterior give."
         )
     )
 
@@ -95,7 +96,7 @@ def _asked_about(data: Dataset, relation: str) -> str | None:
 
 def _told(answer: Answer) -> tuple[str, str, str, str]:
     truth = "yes (in test)" if answer.known == "test" else "not in the graph"
-    return answer.label, f"{answer.probability:.1%}", f"{answer.spread or 0.0:.1%}", truth
+    return answer.label, truth, percent(answer.probability), percent_range(answer.low or 0.0, answer.high or 0.0)
 
 
 def _show_strengths(model: Model) -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "given_files",
     "opened",
     "percent",
+    "percent_range",
     "save_figure",
 ]
 
@@ -118,6 +119,12 @@ def percent(share: float) -> str:
     if share >= 0.0995:
         return f"{share:.0%}"
     return f"{share:.1%}" if share >= 0.0005 else "< 0.1%"
+
+
+def percent_range(low: float, high: float) -> str:
+    """An interval of a probability."""
+    ends = percent(low), percent(high)
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 class Target:

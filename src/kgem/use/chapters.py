@@ -108,8 +108,8 @@ def predictions(samples: Sequence[Sample], split: str) -> str:
     about = (
         f"Questions drawn at random from the {split} facts{', which the fit never saw' * (split == 'test')}. Answers "
         "that training or validation has are not listed, though they have their share of the probability, which says "
-        f"<b>{esc(MEANING['tail'])}</b>; ± is its standard deviation over samples of the model's posterior, and the "
-        "ranks are those that nine of ten samples give."
+        f"<b>{esc(MEANING['tail'])}</b>. The ranges, of probability and rank, are those that nine of ten samples of "
+        "the posterior give."
     )
     return note(about) + pair(*(_sample_card(sample, split) for sample in samples))
 
@@ -126,18 +126,21 @@ def _sample_card(sample: Sample, split: str) -> str:
 
 
 def _answer(answer: Answer, right: bool, split: str) -> str:
-    spread = f" <small>± {percent(answer.spread)}</small>" if answer.spread is not None else ""
-    ranks = ""
-    if answer.rank_low is not None and answer.rank_high is not None:
-        low, high = answer.rank_low, answer.rank_high
-        ranks = f"rank {low:,}" if low == high else f"rank {low:,} to {high:,}"
+    doubt = ""
+    if None not in (answer.low, answer.high, answer.rank_low, answer.rank_high):
+        shares = _range(percent(answer.low or 0.0), percent(answer.high or 0.0))
+        doubt = f"{shares} · rank {_range(f'{answer.rank_low:,}', f'{answer.rank_high:,}')} · "
     seen = f"{answer.frequency:,} training fact{'s' * (answer.frequency != 1)}"
     mark = tag(f"in {split}") if right else ""
     return (
         f"<li{' class=right' if right else ''}><div class=row><span>{esc(answer.label)}{mark}</span>"
-        f"<span class=p>{percent(answer.probability)}{spread}</span></div>{bar(answer.probability)}"
-        f"<small>{ranks} · {seen}</small></li>"
+        f"<span class=p>{percent(answer.probability)}</span></div>{bar(answer.probability)}"
+        f"<small>{doubt}{seen}</small></li>"
     )
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def _figures(metrics: Metrics) -> list[str]:

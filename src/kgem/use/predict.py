@@ -1,8 +1,13 @@
-"""Answers to (h, r, ?), (?, r, t) and (h, ?, t): probability, its spread over q, a credible interval of the rank.
+"""Answers to (h, r, ?), (?, r, t) and (h, ?, t): probability, and credible intervals of it and of the rank.
 
 The probability of an answer is softmax(scores / T) over all entities with the temperature of the mode. It says which
 tail (or head), given that there is one; not whether there is one. Of a relation it says how probable the tail is given
-head and that relation: the model has no distribution over relations, so these need not sum to one.
+head and that relation: the model has no distribution over relations, so these need not sum to one. The entity that is
+asked about is no candidate unless training has the relation from some entity to itself.
+
+The intervals are those of the same probability, and rank, under samples of q. Over q a probability is so skewed that
+its standard deviation often exceeds it, which is why there is none here. The interval need not contain the probability
+of mode `point`, whose tables are not q's: the two then disagree.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from kgem.use.fitted import Fitted
 
 __all__ = ["MEANING", "Answer", "Prediction", "Query", "Similar", "predict", "predict_many", "similar"]
 
-INTERVAL = ((0.05, math.floor), (0.95, math.ceil))  # credible interval of a rank, rounded outwards
+INTERVAL = ((0.05, math.floor), (0.95, math.ceil))  # credible: quantiles over samples of q, rounded outwards
 BLOCK_BYTES = 64 * 2**20  # scores of all samples for a block of queries
 
 Cells = tuple[LongArray, LongArray]  # rows and columns
@@ -59,7 +64,8 @@ class Answer:
 
     label: str
     probability: float  # see MEANING
-    spread: float | None  # standard deviation of the probability over samples of q; None if not asked for
+    low: float | None  # 5 % quantile of the probability over samples of q; None if not asked for
+    high: float | None  # 95 % quantile
     rank_low: int | None  # 5 % quantile of its rank over samples of q, among what could be listed
     rank_high: int | None  # 95 % quantile
     frequency: int  # occurrences in training
@@ -241,6 +247,7 @@ class _Asking:
         """Log probabilities in this mode (b, N_e) and, where wanted, under every sample of q (S, b, N_e)."""
         heads, relations = self._put(ids[:, 0]), self._put(ids[:, 1])
         temperature = self.model.temperature(self.mode)
+        never = tuple(map(self._put, self.model.self_answers(ids)))
         sampled = self._sample_scores(heads, relations) if self._sampled else None
         if self.mode == "bayes" and sampled is not None:
             average = sampled.softmax(2).mean(0)
@@ -249,9 +256,11 @@ class _Asking:
             scorer = self.model.scorer(self.mode)
             scores = scorer.like.new_empty(len(ids), scorer.n_entities)
             scorer.prepare(heads, relations)(0, scorer.n_entities, scores)
+        scores[never] = -torch.inf
         logs = scores.div_(temperature).log_softmax(1)
         if not self.uncertainty or sampled is None:
             return logs, None
+        sampled[:, never[0], never[1]] = -torch.inf
         # The scale of q's scores is that of its means; the re-trained tables have another.
         scale = temperature if self.mode == "bayes" else self.model.temperature("mean")
         return logs, sampled.div_(scale).log_softmax(2)
@@ -276,10 +285,8 @@ class _Asking:
         listed = [row[:n] for row, n in zip(places.tolist(), left, strict=True)]
         if sampled is None:
             return _Picked(listed, best.exp().tolist(), None)
-        spread = sampled.gather(2, places.expand(len(sampled), -1, -1)).exp().std(0)
-        ranks = _ranks(sampled, places).sort(0).values  # (S, b, k)
-        low, high = (ranks[round_(share * (len(ranks) - 1))] for share, round_ in INTERVAL)
-        return _Picked(listed, best.exp().tolist(), (spread.tolist(), low.tolist(), high.tolist()))
+        shares = sampled.gather(2, places.expand(len(sampled), -1, -1)).exp()  # (S, b, k)
+        return _Picked(listed, best.exp().tolist(), (*_interval(shares), *_interval(_ranks(sampled, places))))
 
     def _told(
         self,
@@ -292,14 +299,15 @@ class _Asking:
         known: dict[tuple[int, int], str],
     ) -> Prediction:
         """A row of what was picked, in labels."""
-        spread, low, high = (each[row] for each in picked.doubt) if picked.doubt else ([], [], [])
+        low, high, rank_low, rank_high = (each[row] for each in picked.doubt) if picked.doubt else ([], [], [], [])
         answers = [
             Answer(
                 label=vocabulary[place],
                 probability=picked.shares[row][i],
-                spread=spread[i] if spread else None,
-                rank_low=int(low[i]) if low else None,
-                rank_high=int(high[i]) if high else None,
+                low=low[i] if low else None,
+                high=high[i] if high else None,
+                rank_low=int(rank_low[i]) if rank_low else None,
+                rank_high=int(rank_high[i]) if rank_high else None,
                 frequency=int(counts[place]),
                 known=known.get((row, place)),
             )
@@ -327,7 +335,14 @@ class _Picked(NamedTuple):
 
     places: list[list[int]]  # (b, at most k)
     shares: list[list[float]]
-    doubt: tuple[list[list[float]], list[list[float]], list[list[float]]] | None  # spread, low and high rank
+    doubt: tuple[list[list[float]], ...] | None  # low and high probability, low and high rank
+
+
+def _interval(values: Tensor) -> Iterator[list[list[float]]]:
+    """The ends of the credible interval of values (S, b, k), each nested lists (b, k)."""
+    ordered = values.sort(0).values
+    for share, rounded in INTERVAL:
+        yield ordered[rounded(share * (len(ordered) - 1))].tolist()
 
 
 def _ranks(scores: Tensor, answers: Tensor) -> Tensor:
