@@ -78,6 +78,7 @@ class PretrainConfig(TrainConfig):
 class EMConfig(TrainConfig):
     """Phase 2: a run of Algorithm 2."""
 
+    averaging: float = Field(1.0, ge=0, description="epochs over which the means are averaged; 0: not at all")
     learning_rate: float = Field(0.1, gt=0, description="for means, at the start")
     patience: int = Field(10, ge=1, description="validations without gain before stopping; half of it once settled")
     std_learning_rate: float = Field(0.1, gt=0, description="for log standard deviations, at the start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor
 from kgem.config import EMConfig, TrainConfig
 from kgem.data.generate import Planted, generate
 from kgem.errors import Diverged
+from kgem.fit import variational_em as module
 from kgem.fit.point_estimate import EpochRecord, PointState, point_estimate
 from kgem.fit.variational_em import (
     EMState,
@@ -25,6 +27,7 @@ from kgem.fit.variational_em import (
     signal_to_noise,
     variational_em,
 )
+from kgem.model.embeddings import Embeddings
 from kgem.model.objective import SoftmaxObjective
 from kgem.model.prior import Prior, Strengths, conventional_strengths
 from obvious import loss_over_facts, penalty_over_rows, random_embeddings, random_graph, strengths_of
@@ -48,6 +51,7 @@ def settings(**given: object) -> EMConfig:
         "std_learning_rate": 0.1,
         "strength_rate": 0.5,
         "half_life": None,
+        "averaging": 0.0,
         "beta": 1.0,
         "m_step": "sample",
         "samples": 1,
@@ -328,6 +332,31 @@ def test_early_stopping_keeps_the_best_means_and_deviations() -> None:
     assert len(seen) == 4
     assert all(map(torch.equal, (*state.best.tables(), *state.best_log_stds), seen[1]))
     assert not torch.equal(state.best.entities, state.means.entities)
+
+
+def test_the_averaged_means_are_validated_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    after_each_step: list[Tensor] = []
+    step = module.e_step
+
+    def watched(state: EMState, *given: Any) -> None:
+        step(state, *given)
+        after_each_step.append(state.means.entities.clone())
+
+    monkeypatch.setattr(module, "e_step", watched)
+    config = settings(epochs=1, averaging=1.0)
+    state, objective, prior = start(config)
+    seen: list[Tensor] = []
+
+    def validate(means: Embeddings) -> float:
+        seen.append(means.entities.clone())
+        return 0.5
+
+    variational_em(state, objective, prior, config, validate)
+    wanted = torch.stack(after_each_step).mean(0)  # an epoch's steps fill the window just once
+    assert len(after_each_step) > 2
+    for found in (seen[0], state.best.entities, state.average.entities):
+        torch.testing.assert_close(found, wanted)
+    assert not torch.equal(state.means.entities, state.best.entities)
 
 
 def test_without_validation_the_last_is_the_best() -> None:

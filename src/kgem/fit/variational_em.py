@@ -18,7 +18,7 @@ from torch import Tensor
 from kgem.config import EMConfig
 from kgem.errors import Diverged
 from kgem.fit.optimizer import Optimizer, Schedule
-from kgem.fit.point_estimate import EpochRecord, Validate, below, copy_tables, default_batch_size, is_finite
+from kgem.fit.point_estimate import EpochRecord, Validate, average, below, copy_tables, default_batch_size, is_finite
 from kgem.fit.stopping import Collapse, EarlyStopping, Settling
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, Objective
@@ -46,9 +46,11 @@ class EMState:
     settling: Settling
     collapse: Collapse
     optima: Strengths  # 1/lambda of Eq. 17 after the last epoch; not a number before the first
+    average: Embeddings  # of the means over the last steps: what is validated and kept
     best: Embeddings
     best_log_stds: Gradients
     sample: Embeddings  # scratch: one draw of both tables
+    steps: int = 0
     epoch: int = 0
 
     @classmethod
@@ -74,6 +76,7 @@ class EMState:
             settling=Settling(config.settled),
             collapse=Collapse(math.log(means.n_entities)),
             optima=Strengths(*(torch.full_like(lam, math.nan) for lam in strengths)),
+            average=means.clone(),
             best=means.clone(),
             best_log_stds=Gradients(*(t.clone() for t in log_stds)),
             sample=means.clone(),
@@ -86,8 +89,8 @@ class EMState:
         return Gaussian(entities, self.log_stds.entities), Gaussian(relations, self.log_stds.relations)
 
     def keep_as_best(self) -> None:
-        """Mutates: q as it stands is the best so far."""
-        copy_tables(self.means, self.best)
+        """Mutates: q as it stands, around the averaged means, is the best so far."""
+        copy_tables(self.average, self.best)
         for new, old in zip(self.log_stds, self.best_log_stds, strict=True):
             old.copy_(new)
 
@@ -105,6 +108,7 @@ class EMState:
         """Everything else in the state, for JSON."""
         return {
             "epoch": self.epoch,
+            "steps": self.steps,
             "stopping": asdict(self.stopping),
             "settling": asdict(self.settling),
             "collapse": asdict(self.collapse),
@@ -118,7 +122,7 @@ class EMState:
         self.std_optimizer.restore(below("std_optimizer.", tensors))
         self.generator.set_state(tensors["generator.order"].cpu())
         self.noise.set_state(tensors["generator.noise"].cpu())
-        self.epoch = numbers["epoch"]
+        self.epoch, self.steps = numbers["epoch"], numbers["steps"]
         self.stopping = EarlyStopping(**numbers["stopping"])
         self.settling = Settling(**numbers["settling"])
         self.collapse = Collapse(**numbers["collapse"])
@@ -130,6 +134,7 @@ class EMState:
             "log_std": self.log_stds,
             "strengths": self.strengths,
             "optima": self.optima,
+            "average": self.average.tables(),
             "best_mean": self.best.tables(),
             "best_log_std": self.best_log_stds,
         }
@@ -154,7 +159,7 @@ def variational_em(
         state.collapse.update(loss, signal_to_noise(state))
         mrr = None
         if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
-            mrr = validate(state.means)
+            mrr = validate(state.average)
             if state.stopping.update(mrr, state.epoch):
                 state.keep_as_best()
         elif validate is None:
@@ -199,8 +204,13 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
             return estimate.loss
         e_step(state, estimate, mean_rate.at(now), std_rate.at(now))
         total += estimate.loss * len(batch)
+        state.steps += 1
+        if config.averaging:
+            average(state.means, state.average, state.steps, config.averaging * len(batches))
         if update is not None:
             update(state, prior, estimate.norms, strength_rate.at(now), objective.n_facts)
+    if not config.averaging:
+        copy_tables(state.means, state.average)
     if config.m_step == "exact" and state.epoch >= config.e_epochs:
         m_step(state, prior, exact_norms(state, prior))
     return total / objective.n_items if all(map(is_finite, (*state.means.tables(), *state.log_stds))) else math.nan
