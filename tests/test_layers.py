@@ -70,7 +70,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "fit",
         "demo",
         "ask",
+        "strengths",
         "judge",
+        "search",
         "share",
     ),
 }

@@ -111,7 +111,7 @@ def test_predict_reads_questions_and_writes_tables(kgem: Kgem, model: Model) -> 
     written = pl.read_parquet("found.parquet")
     assert written["head"].to_list() == printed["head"].to_list()
     np.testing.assert_allclose(written["probability"], printed["probability"])
-    assert written["probability"][0] == model.predict("France", "borders", top=1)[0].probability
+    assert written["probability"][0] == pytest.approx(model.predict("France", "borders", top=1)[0].probability)
     assert kgem("predict", "runs/a", "--queries", "asked.tsv", "--out", "found.json")[0] == 0
     assert len(json.loads(Path("found.json").read_text())) == 3
     code, out, _ = kgem("predict", "runs/a", "--queries", "asked.tsv", "--top", 1)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import ask, console, data, demo, fit, judge, share
+from kgem.cli import ask, console, data, demo, fit, judge, search, share, strengths
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -73,10 +73,10 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     fit.resume: "kgem resume runs/a",
     ask.predict: "kgem predict runs/a --head France --relation borders --top 5",
     ask.similar: "kgem similar runs/a France",
-    ask.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
+    strengths.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
     judge.evaluate: "kgem evaluate runs/a --by relation --calibration",
     judge.compare: "kgem compare runs/a runs/b",
-    judge.search: "kgem search graph.tsv --trials 30 --dim 50",
+    search.search: "kgem search graph.tsv --trials 30 --dim 50",
     share.report: "kgem report runs/a",
     share.export: "kgem export runs/a --to parquet",
 }

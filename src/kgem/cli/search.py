@@ -1,0 +1,132 @@
+"""`kgem search`: the usual search for one shared strength, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli import reading
+from kgem.cli.console import AsJson, emit, plain, say, table
+from kgem.cli.output import Force
+from kgem.cli.progress import Progress, duration
+from kgem.cli.results import AsCsv, Device, Out, Target, percent
+from kgem.errors import InputError
+
+if TYPE_CHECKING:
+    from kgem.evaluate.metrics import Metrics
+    from kgem.fit.search import SearchResult, Trial
+
+__all__ = ["search"]
+
+TRIALS = {
+    "number": "int",
+    "strength": "float",
+    "learning_rate": "float",
+    "mrr": "float",
+    "epochs": "int",
+    "seconds": "float",
+    "outcome": "str",
+}
+
+
+def search(
+    graph: reading.Graph,
+    trials: Annotated[int, typer.Option(min=1, help="Complete trainings.")] = 30,
+    model: Annotated[str, typer.Option(help="Score function.")] = "complex",
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings.")] = 100,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Of each trial at most; without it as pre-training.", show_default=False)
+    ] = None,
+    strengths: Annotated[
+        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range of the shared strength.")
+    ] = (1e-3, 1.0),
+    search_rate: Annotated[bool, typer.Option("--rate", help="Search the learning rate as well.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="End trials early that are behind the median.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of splits, tables, order and search.")] = 0,
+    device: Device = "cpu",
+    out: Out = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """The baseline that kgem replaces: Optuna's search for one shared strength, and what it costs.
+
+    Every trial is a complete training with the strengths of Eq. 6, on the engine that 'kgem fit' uses.
+    """
+    target = Target(as_json, as_csv, out, force)
+    data = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    from kgem.fit.search import RATES
+    from kgem.fit.search import search as run_search
+    from kgem.use.fitting import prepare, settings, validator
+
+    overrides = {"model.score": model, "model.dim": dim, "seed": seed, "device": device}
+    config = settings(None, overrides | ({} if epochs is None else {"pretrain.epochs": epochs}))
+    prepared = prepare(data, seed).data
+    validate = validator(prepared, seed)
+    if validate is None:
+        raise InputError(f"{prepared.name} is too small to split", remedy="give it validation facts")
+    say(f"{plain(prepared.name)}: {trials} trials of at most {config.pretrain.epochs} epochs, {model}, K = {dim}")
+    with Progress("searching", total=trials) as progress:
+
+        def heard(trial: Trial) -> None:
+            progress.advance()
+            say(_trial_line(trial))
+
+        found = run_search(
+            prepared,
+            config,
+            validate,
+            trials=trials,
+            strengths=strengths,
+            rates=RATES if search_rate else None,
+            prune=prune,
+            on_trial=heard,
+        )
+    tested = _tested(prepared, found)
+    if not target.table:
+        rows = [trial.to_dict() for trial in found.trials]
+        cost = {"epochs": found.epochs, "seconds": found.seconds}
+        test = None if tested is None else vars(tested)
+        target.put({"best": found.best.to_dict(), "test": test, "cost": cost, "trials": rows}, rows, TRIALS)
+        return
+    ordered = sorted(found.trials, key=lambda trial: -math.inf if trial.mrr is None else trial.mrr, reverse=True)
+    cells = [
+        (f"{t.number}", t.outcome, f"{t.strength:.3g}", f"{t.learning_rate:.3g}", _mrr(t), t.epochs, f"{t.seconds:.1f}")
+        for t in ordered
+    ]
+    emit(table(["trial", "outcome", "strength", "rate", "valid MRR", "epochs", "seconds"], cells, left=2))
+    emit("", f"best: strength {found.best.strength:.3g}, valid MRR {_mrr(found.best)}" + _test_text(tested))
+    emit(f"cost: {found.epochs:,} epochs in {len(found.trials)} trainings, {duration(found.seconds)}")
+
+
+def _tested(data: Any, found: SearchResult) -> Metrics | None:
+    """What the best trial's tables are worth on test."""
+    from kgem.evaluate.metrics import summarise
+    from kgem.evaluate.ranking import rank
+
+    if not len(data.test):
+        return None
+    return summarise(rank(found.embeddings, data.reciprocal(data.test), data.filter_index).of("pessimistic"))
+
+
+def _test_text(tested: Metrics | None) -> str:
+    return "" if tested is None else f", test MRR {tested.mrr:.3f}, Hits@10 {percent(tested.hits_at_10)}"
+
+
+def _mrr(trial: Trial) -> str:
+    return "" if trial.mrr is None else f"{trial.mrr:.3f}"
+
+
+def _trial_line(trial: Trial) -> str:
+    told = f"valid MRR {_mrr(trial)}" if trial.mrr is not None else trial.outcome
+    return (
+        f"trial {trial.number}: strength {trial.strength:.3g}, {told}, {trial.epochs} epochs, {duration(trial.seconds)}"
+    )

@@ -1,0 +1,117 @@
+"""`kgem strengths`: what the regularisers learned, the most and the least regularised symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli.console import AsJson, emit, heading, paragraph, plain, say, table
+from kgem.cli.output import Force, refuse_existing
+from kgem.cli.results import AsCsv, Figure, Out, Run, Target, opened, save_figure
+
+if TYPE_CHECKING:
+    from kgem.use.model import Model
+
+__all__ = ["strengths"]
+
+TOP = 10
+COLUMNS = {"kind": "str", "label": "str", "strength": "float", "frequency": "int", "ratio": "float"}
+
+
+class KindChoice(StrEnum):
+    """Whose strengths."""
+
+    entities = "entities"
+    relations = "relations"
+
+
+def strengths(
+    run: Run,
+    top: Annotated[int, typer.Option(min=1, help="How many of the most, and of the least regularised to list.")] = TOP,
+    of: Annotated[KindChoice | None, typer.Option(help="Only these.", show_default=False)] = None,
+    figure: Figure = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Show the most and least regularised symbols against their frequency: what the model trusts.
+
+    A high strength keeps a vector near zero. The ratio compares it with what the symbol's frequency would suggest: 2
+    means twice as strong as symbols of that frequency are on average. JSON, CSV and files have every symbol.
+    """
+    target = Target(as_json, as_csv, out, force)
+    if figure is not None:
+        refuse_existing(figure, force)
+    model = opened(run)
+    kinds = [of] if of else list(KindChoice)
+    groups = {kind.value: _strength_rows(model, kind) for kind in kinds}
+    if figure is not None:
+        save_figure(lambda: _strength_figure(model, kinds[0]), figure)
+    if not target.table:
+        every = [row for rows, _ in groups.values() for row in rows]
+        target.put({kind: {**fit, "symbols": rows} for kind, (rows, fit) in groups.items()}, every, COLUMNS)
+        return
+    for place, (kind, (rows, fit)) in enumerate(groups.items()):
+        _emit_strengths(kind, rows, fit, top, place > 0)
+
+
+def _strength_figure(model: Model, kind: KindChoice) -> Any:
+    from kgem.use.figures import strengths_figure
+
+    data = model.data
+    learned = model.learned.entities if kind == KindChoice.entities else model.learned.relations
+    counts = data.entity_counts if kind == KindChoice.entities else data.relation_counts
+    labels = data.entities.labels if kind == KindChoice.entities else data.relations.labels
+    return strengths_figure(
+        learned.cpu().double().numpy(), counts, labels, what=kind.value.removesuffix("s").replace("tie", "ty")
+    )
+
+
+def _strength_rows(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+    """All symbols, the most regularised first, and how strengths follow frequency."""
+    import numpy as np
+
+    from kgem.use.figures import fit_strengths
+
+    data = model.data
+    if kind == KindChoice.entities:
+        labels, counts, lam = list(data.entities), data.entity_counts, model.strengths.entities.array
+        kinds = ["entity"] * len(labels)
+    else:
+        both = model.point.reciprocal
+        labels = list(data.relations) * (1 + both)
+        kinds = ["relation"] * data.n_relations + ["reciprocal"] * (data.n_relations * both)
+        counts = np.tile(data.relation_counts, 1 + both)
+        lam = model.learned.relations.cpu().double().numpy()
+    fit = fit_strengths(lam, counts)
+    flat = np.isnan(fit.slope)  # all symbols are equally frequent
+    usual = np.full(len(lam), np.exp(np.log(lam).mean())) if flat else fit.scale * np.maximum(counts, 1) ** fit.slope
+    rows = [
+        {"kind": kinds[i], "label": labels[i], "strength": float(lam[i]), "frequency": int(counts[i]), "ratio": ratio}
+        for i, ratio in ((i, float(lam[i] / usual[i])) for i in np.argsort(-lam, kind="stable").tolist())
+    ]
+    return rows, {"slope": None if flat else fit.slope, "proportional": fit.c}
+
+
+def _emit_strengths(
+    kind: str, rows: Sequence[dict[str, Any]], fit: dict[str, float | None], top: int, space: bool
+) -> None:
+    columns = [kind, "strength", "facts", "ratio"]
+
+    def cells(some: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [(_symbol(row), f"{row['strength']:.3g}", row["frequency"], f"{row['ratio']:.2f}") for row in some]
+
+    most, least = rows[:top], rows[::-1][: min(top, max(0, len(rows) - top))]
+    emit(heading(f"The most regularised {kind}", space=space), table(columns, cells(most)))
+    if least:
+        emit(heading(f"The least regularised {kind}"), table(columns, cells(least)))
+    if fit["slope"] is not None:
+        say(paragraph(f"{kind}: strength grows like frequency to the power {fit['slope']:.2f} (1 is the usual rule)"))
+
+
+def _symbol(row: dict[str, Any]) -> str:
+    return f"{plain(row['label'])}{'⁻¹' if row['kind'] == 'reciprocal' else ''}"
