@@ -22,6 +22,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "rows",
         "quoting",
         "delimited",
+        "parquet",
         "tables",
         "openke",
         "terms",
@@ -53,6 +54,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "figures",
         "compare",
         "page",
+        "samples",
         "chapters",
         "report",
         "export",
@@ -79,7 +81,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
 ORDER = [f"{floor}.{name}" if floor else name for floor, names in FLOORS.items() for name in names]
 PLACE = {module: i for i, module in enumerate(ORDER)}
 ENTRY = {"", "cli", "__main__"}  # the package itself and the command line: they may use everything
-READERS = ("triples", "sources", "catalog", "files", "delimited", "tables", "openke", "rdf", "cache")
+READERS = ("triples", "sources", "catalog", "files", "delimited", "parquet", "tables", "openke", "rdf", "cache")
 
 
 def module_name(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,34 +11,28 @@ import numpy as np
 
 from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
-from kgem.evaluate.calibration import Calibration, measure
+from kgem.evaluate.calibration import Calibration
 from kgem.evaluate.metrics import Evaluation, Metrics
-from kgem.evaluate.ranking import rank
 from kgem.settings import to_toml
 from kgem.use import figures, page
 from kgem.use.drawing import duration
 from kgem.use.fitted import MODES, Fitted
-from kgem.use.model import Model
 from kgem.use.page import bar, card, details, esc, note, pair, percent, picture, table, tag
-from kgem.use.predict import MEANING, Answer, Prediction, Query
+from kgem.use.predict import MEANING, Answer
+from kgem.use.samples import Sample
 
 __all__ = [
     "Origin",
-    "Sample",
     "graph",
     "learning",
-    "measured",
     "predictions",
     "quality",
     "repeat",
-    "samples",
     "strengths",
     "tiles",
     "trust",
 ]
 
-QUESTIONS, ANSWERS, ASKED = 8, 5, 60  # sample questions, answers shown, answers looked at
-CALIBRATION_FACTS = 10_000  # of a huge split, as many are measured
 RELATIONS = 25  # in the table of relations
 SYMBOLS = 8  # most and least regularised
 
@@ -66,42 +60,6 @@ def tiles(model: Fitted, evaluation: Evaluation, calibration: Calibration, split
     if isinstance(seconds, int | float):
         numbers["Fitted in"] = (esc(duration(seconds)), f"{spent:,} epochs, no search" if spent else "no search")
     return page.tiles(numbers)
-
-
-def measured(model: Fitted, split: str, mode: str) -> Calibration:
-    data = model.data
-    facts = data.reciprocal(data.split(split))
-    if len(facts) > CALIBRATION_FACTS:
-        facts = facts[np.sort(np.random.default_rng(0).choice(len(facts), CALIBRATION_FACTS, replace=False))]
-    return measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode))
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A held-out fact, asked for its tail."""
-
-    prediction: Prediction
-    answers: list[Answer]  # without those that training or validation told
-    tail: str
-    rank: int  # filtered
-
-
-def samples(model: Model, split: str, mode: str) -> Iterator[Sample]:
-    """Facts drawn at random, of as many relations as there are."""
-    data, facts = model.data, model.data.split(split)
-    shuffled = facts[np.random.default_rng(0).permutation(len(facts))]
-    _, first = np.unique(shuffled[:, 1], return_index=True)
-    rest = np.setdiff1d(np.arange(len(shuffled)), first)
-    places = np.concatenate([np.sort(first), rest])[:QUESTIONS]
-    picked = shuffled[places]
-    ranks = rank(model.scorer(mode), picked, data.filter_index).of("pessimistic")
-    queries = [Query(data.entities[h], data.relations[r], None) for h, r, _ in picked.tolist()]
-    told = {s for s in ("train", "valid") if s != split}
-    for fact, place, prediction in zip(
-        picked.tolist(), ranks.tolist(), model.predict_many(queries, top=ASKED, mode=mode), strict=True
-    ):
-        answers = [answer for answer in prediction if answer.known not in told][:ANSWERS]
-        yield Sample(prediction, answers, data.entities[fact[2]], int(place))
 
 
 def predictions(samples: Sequence[Sample], split: str) -> str:

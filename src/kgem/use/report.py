@@ -15,6 +15,7 @@ from kgem.use.chapters import Origin
 from kgem.use.model import Model, load
 from kgem.use.page import Section, esc
 from kgem.use.run import read_log
+from kgem.use.samples import calibrated, samples
 
 __all__ = ["Origin", "check_target", "default_target", "read_origin", "report_html", "write_report"]
 
@@ -69,12 +70,12 @@ def report_html(
     tell("ranking")
     evaluation = model.evaluate(split, chosen)
     tell("calibration")
-    calibration = chapters.measured(model, split, chosen)
+    calibration = calibrated(model, split, chosen)
     tell("predictions")
-    samples = list(chapters.samples(model, split, chosen))
+    asked = list(samples(model, split, chosen))
     tell("figures")
     sections = [
-        Section("predictions", "Predictions", "What it predicts", chapters.predictions(samples, split)),
+        Section("predictions", "Predictions", "What it predicts", chapters.predictions(asked, split)),
         Section("quality", "Quality", "How good it is", chapters.quality(model, evaluation, split, chosen)),
         Section(
             "calibration",
