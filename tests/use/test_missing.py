@@ -89,6 +89,34 @@ def test_some_relations_only_and_progress() -> None:
             call(model, 0)
 
 
+def test_questions_about_some_entities_only() -> None:
+    model = random_model()
+    names = [model.data.entities[i] for i in (0, 3)]
+    every = {ids(model, fact): fact for fact in model.missing_facts(10**6, about=names)}
+    index = model.data.query_index
+    asked = {(h, r) for h, r in zip(index.heads.tolist(), index.relations.tolist(), strict=True) if h in (0, 3)}
+    n = model.data.n_relations
+    assert every and all((h, r) in asked or (t, r + n) in asked for h, r, t in every)
+    assert {fact.head if fact.side == "tail" else fact.tail for fact in every.values()} == set(names)
+    wanted = [
+        fact
+        for fact in everything_missing(model, "point")
+        if (fact[0], fact[1]) in asked or (fact[2], fact[1] + n) in asked
+    ]
+    assert set(every) == set(wanted)
+    with pytest.raises(UnknownLabel):
+        model.missing_facts(about=["nobody"])
+    assert model.missing_facts(about=[]) == []
+
+
+def test_doubtful_facts_of_some_relations_only() -> None:
+    model = random_model()
+    found = model.doubtful_facts(10, relations=["r1", "r3"])
+    everything = [fact for fact in model.doubtful_facts(10**6) if fact.relation in ("r1", "r3")]
+    assert found == everything[:10] and len(found) == 10
+    assert model.doubtful_facts(10, relations=[]) == []
+
+
 def test_blocks_obey_the_memory_limit() -> None:
     scorer = random_model().scorer("point")
     row = 4 * scorer.n_entities * 8 + scorer.bytes_per_query

@@ -63,19 +63,22 @@ def missing_facts(
     relations: Sequence[str] | None = None,
     mode: str = "auto",
     *,
+    about: Sequence[str] | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> list[ScoredFact]:
     """The most probable facts that no split has, among the answers to all questions that training has.
 
-    `relations` narrows it to some. Scores are made in blocks of at most about `memory` bytes; progress hears
-    (questions done, of all).
+    `relations` narrows it to some, `about` to questions that name one of some entities. Scores are made in blocks of at
+    most about `memory` bytes; progress hears (questions done, of all).
     """
     _check_top(top)
     data, index = model.data, model.data.query_index
     queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
     if relations is not None:
         queries = queries[np.isin(queries[:, 1] % data.n_relations, data.relations.ids(relations))]
+    if about is not None:
+        queries = queries[np.isin(queries[:, 0], data.entities.ids(about))]
     scorer, temperature = model.scorer(mode), model.temperature(mode)
     size = _block_size(scorer, memory)
     best = _Best.none(scorer.like, 2 * top)  # a fact may come twice, once from each side
@@ -99,17 +102,21 @@ def doubtful_facts(
     splits: Sequence[str] = SPLITS,
     mode: str = "auto",
     *,
+    relations: Sequence[str] | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> list[ScoredFact]:
     """The known facts that the model finds least probable, least first; progress hears (facts done, of all).
 
-    Facts of training were fitted, those of valid and test were not: `splits` narrows it to some.
+    Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
     """
     _check_top(top)
     data, beta = model.data, 1 / model.temperature(mode)
     known = np.concatenate([data.split(split) for split in splits])
     names = np.repeat(splits, [len(data.split(split)) for split in splits])
+    if relations is not None:
+        chosen = np.isin(known[:, 1], data.relations.ids(relations))
+        known, names = known[chosen], names[chosen]
     facts = data.reciprocal(known)
     logs, done = np.empty(len(facts)), 0
     for part in parts(model.scorer(mode), facts, data.filter_index, memory):
@@ -124,9 +131,9 @@ def doubtful_facts(
     sides = logs.reshape(2, -1)  # tail, head
     least = np.argsort(sides.max(axis=0), kind="stable")[:top]
     from_head = sides[:, least].argmax(axis=0)
-    chosen = facts[least + from_head * len(known)]
+    asked = facts[least + from_head * len(known)]
     probability = np.exp(sides[:, least].max(axis=0))
-    return _told(data, chosen, probability, None, names[least].tolist())
+    return _told(data, asked, probability, None, names[least].tolist())
 
 
 class _Best(NamedTuple):

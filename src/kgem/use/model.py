@@ -83,11 +83,12 @@ class Model(Fitted):
         relations: Sequence[str] | None = None,
         mode: str = "auto",
         *,
+        about: Sequence[str] | None = None,
         memory: int = MEMORY,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[ScoredFact]:
         """The most probable facts that the graph does not have."""
-        return missing_facts(self, top, relations, mode, memory=memory, progress=progress)
+        return missing_facts(self, top, relations, mode, about=about, memory=memory, progress=progress)
 
     def doubtful_facts(
         self,
@@ -95,11 +96,12 @@ class Model(Fitted):
         splits: Sequence[str] = SPLITS,
         mode: str = "auto",
         *,
+        relations: Sequence[str] | None = None,
         memory: int = MEMORY,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[ScoredFact]:
         """The least probable facts that the graph has."""
-        return doubtful_facts(self, top, splits, mode, memory=memory, progress=progress)
+        return doubtful_facts(self, top, splits, mode, relations=relations, memory=memory, progress=progress)
 
     def save(self, folder: str | Path, force: bool = False) -> None:
         """Write the model into a folder; one that is there is replaced only with `force`."""
