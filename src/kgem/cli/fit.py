@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kgem.use.model import Model
     from kgem.use.run import Run
 
-__all__ = ["fit", "result_tables", "resume", "tell_plan", "train", "use_threads"]
+__all__ = ["INTERRUPTED", "chosen_settings", "fit", "result_tables", "resume", "tell_plan", "train", "use_threads"]
 
 INTERRUPTED = 130  # exit code, as of shells
 _SPLITS = ("valid", "test")
@@ -80,7 +80,7 @@ def fit(
     'kgem resume'.
     """
     named = {"model.score": model, "model.dim": dim, "seed": seed, "device": device, "run.threads": threads}
-    chosen = _settings(recipe, config, named, overrides or [], time_budget)
+    chosen = chosen_settings(recipe, config, named, overrides or [], time_budget)
     if out is not None:
         _check_free(out, force)
     how = reading.options(format, header, columns, extra, literals, skip_bad)
@@ -125,12 +125,15 @@ def resume(
     _tell_result(finished, folder, as_json, quiet)
 
 
-def train(run: Run, *, quiet: bool) -> Model:
-    """Carry a run to its end, visibly; ends the command if the user stops it."""
-    goes_on = f"go on: kgem resume {plain(run.folder)}"
+def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = None) -> Model:
+    """Carry a run to its end, visibly; ends the command if the user stops it.
+
+    `goes_on` tells how to go on then; without it, by kgem resume. `plan`: say first what will be done.
+    """
+    goes_on = goes_on or f"go on: kgem resume {plain(run.folder)}"
     try:
         with asked_to_stop() as stop:
-            if not quiet:
+            if plan and not quiet:
                 tell_plan(run)
             with Watch(run, quiet=quiet) as watch:
                 model = run.carry_on(watch, stop)
@@ -210,7 +213,7 @@ def _tell_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None
     say(f"done in {spent}{best}", f"next: kgem predict {place} --head ... --relation ... ; kgem report {place}")
 
 
-def _settings(
+def chosen_settings(
     recipe: str, file: Path | None, named: dict[str, Any], overrides: Sequence[str], time_budget: str | None
 ) -> Config:
     """Defaults, then the recipe, the file, the options and `--set`: what comes later counts."""

@@ -21,7 +21,7 @@ from kgem.model.embeddings import Embeddings
 if TYPE_CHECKING:
     from optuna import Study
 
-__all__ = ["RATES", "STRENGTHS", "SearchResult", "Trial", "search"]
+__all__ = ["RATES", "STRENGTHS", "Proposals", "Proposed", "SearchResult", "Trial", "search"]
 
 STRENGTHS = (1e-3, 1.0)  # the range of the shared strength, drawn from evenly in its logarithm
 RATES = (0.03, 1.0)  # likewise for the learning rate, where it is searched too
@@ -62,6 +62,49 @@ class SearchResult:
         return sum(trial.seconds for trial in self.trials)
 
 
+@dataclass(frozen=True, eq=False)
+class Proposed:
+    """Settings to try next."""
+
+    number: int  # from 1
+    config: Config
+    asked: Any  # Optuna's trial
+
+
+class Proposals:
+    """Optuna's choices, one after another: the same ones for the same seed, bounds and outcomes so far.
+
+    A search can therefore go on after a stop: ask and tell what was tried, then go on asking.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        strengths: tuple[float, float] = STRENGTHS,
+        rates: tuple[float, float] | None = None,
+        *,
+        prune: bool = False,
+    ) -> None:
+        for name, bounds in {"strengths": strengths, "rates": rates}.items():
+            if bounds is not None and not 0 < bounds[0] <= bounds[1]:
+                raise ConfigError(f"{name} between {bounds[0]:g} and {bounds[1]:g}", remedy="0 < low <= high")
+        self._config, self._strengths, self._rates = config, strengths, rates
+        self._study = _study(config.seed, prune)
+
+    def ask(self) -> Proposed:
+        """The settings to try next."""
+        asked = self._study.ask()
+        chosen = {"strength": asked.suggest_float("strength", *self._strengths, log=True)}
+        if self._rates is not None:
+            chosen["learning_rate"] = asked.suggest_float("learning_rate", *self._rates, log=True)
+        pretrain = self._config.pretrain.model_copy(update=chosen)
+        return Proposed(asked.number + 1, self._config.model_copy(update={"pretrain": pretrain}), asked)
+
+    def tell(self, proposed: Proposed, trial: Trial) -> None:
+        """Mutates: what became of it."""
+        _tell(self._study, proposed.asked, trial)
+
+
 def search(
     data: Dataset,
     config: Config,
@@ -79,20 +122,13 @@ def search(
     """
     if trials < 1:
         raise ConfigError(f"a search of {trials} trials finds nothing", remedy="allow at least one")
-    for name, bounds in {"strengths": strengths, "rates": rates}.items():
-        if bounds is not None and not 0 < bounds[0] <= bounds[1]:
-            raise ConfigError(f"{name} between {bounds[0]:g} and {bounds[1]:g}", remedy="0 < low <= high")
-    study = _study(config.seed, prune)
+    proposals = Proposals(config, strengths, rates, prune=prune)
     done: list[Trial] = []
     best: tuple[Trial, Embeddings] | None = None
     for _ in range(trials):
-        asked = study.ask()
-        chosen = {"strength": asked.suggest_float("strength", *strengths, log=True)}
-        if rates is not None:
-            chosen["learning_rate"] = asked.suggest_float("learning_rate", *rates, log=True)
-        settings = config.model_copy(update={"pretrain": config.pretrain.model_copy(update=chosen)})
-        trial, tables = _run(data, settings, validate, asked, prune)
-        _tell(study, asked, trial)
+        proposed = proposals.ask()
+        trial, tables = _run(data, proposed, validate, prune)
+        proposals.tell(proposed, trial)
         done.append(trial)
         if trial.mrr is not None and (best is None or best[0].mrr is None or trial.mrr > best[0].mrr):
             best = trial, tables
@@ -107,9 +143,9 @@ class _Pruned(Exception):
     """This trial is behind and need not go on."""
 
 
-def _run(data: Dataset, config: Config, validate: Validate, asked: Any, prune: bool) -> tuple[Trial, Embeddings]:
+def _run(data: Dataset, proposed: Proposed, validate: Validate, prune: bool) -> tuple[Trial, Embeddings]:
     """Algorithm 1 with these settings."""
-    phases, settings = ThreePhases(data, config), config.pretrain
+    phases, settings, asked = ThreePhases(data, proposed.config), proposed.config.pretrain, proposed.asked
     state, begun, outcome = phases.pretraining, time.perf_counter(), "done"
 
     def on_epoch(_: PointState, record: EpochRecord) -> None:
@@ -125,7 +161,7 @@ def _run(data: Dataset, config: Config, validate: Validate, asked: Any, prune: b
     except FitError:
         outcome = "failed"
     trial = Trial(
-        number=asked.number + 1,
+        number=proposed.number,
         strength=settings.strength,
         learning_rate=settings.learning_rate,
         mrr=state.stopping.best if state.stopping.best_epoch else None,

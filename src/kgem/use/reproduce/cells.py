@@ -1,0 +1,166 @@
+"""A cell of Table 1: a graph, a model, a variant and a seed; its settings, its name, and its JSON file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kgem.config import Config
+from kgem.data.files import writing
+from kgem.errors import ConfigError, InputError
+from kgem.settings import differences
+from kgem.use.fitting import settings
+from kgem.use.reproduce.published import SharedStrength, published
+from kgem.use.run import LENGTHS
+
+__all__ = [
+    "VARIANTS",
+    "Cell",
+    "Document",
+    "cells",
+    "changed_settings",
+    "graph_name",
+    "read_cell",
+    "read_cells",
+    "write_json",
+]
+
+KIND, VERSION = "kgem-table1-cell", 1
+VARIANTS = ("conventional", "em", "search")
+# What a run is on is written down, but does not make it another cell.
+CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device"}
+
+Document = Mapping[str, Any]  # a cell's JSON
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is fitted and measured."""
+
+    data: str  # as it was given
+    model: str
+    dim: int
+    variant: str
+    seed: int
+    trials: int  # of a search
+
+    @property
+    def graph(self) -> str:
+        return graph_name(self.data)
+
+    @property
+    def name(self) -> str:
+        """Of the run folder and of the JSON file."""
+        return f"{self.graph}-{self.model}-{self.dim}-{self.variant}-{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.graph}, {self.model}, K = {self.dim}, {self.variant}, seed {self.seed}"
+
+    def strength(self, base: Config) -> SharedStrength:
+        """The shared strength of the conventional variant."""
+        return published().strength(self.graph, self.model, self.dim, base.pretrain.strength)
+
+    def settings(self, base: Config) -> Config:
+        """The base settings with what makes this cell; a search sets the strength of each trial later."""
+        chosen: dict[str, Any] = {"model.score": self.model, "model.dim": self.dim, "seed": self.seed}
+        if self.variant != "em":
+            chosen |= {
+                "pretrain.candidates": (1.0,),
+                "em.epochs": 0,
+                "retrain.epochs": 0,
+                "retrain.candidates": ((1.0, 0.0),),
+            }
+        if self.variant == "conventional":
+            chosen["pretrain.strength"] = self.strength(base).value
+        if self.variant == "search" and base.run.time_budget is not None:
+            chosen["run.time_budget"] = base.run.time_budget / self.trials
+        return settings(base, chosen)
+
+
+def graph_name(data: str) -> str:
+    """The name of a graph in names of files: that of the catalogue, or of its file or folder."""
+    path = Path(data.strip())
+    name = path.name.casefold() if path.is_dir() or not path.suffix else path.stem.casefold()
+    return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-.") or "graph"
+
+
+def cells(
+    data: Sequence[str],
+    models: Sequence[tuple[str, int]],
+    variants: Sequence[str],
+    seeds: Sequence[int],
+    trials: int,
+) -> list[Cell]:
+    """All combinations, graph by graph."""
+    unknown = [variant for variant in variants if variant not in VARIANTS]
+    if unknown:
+        raise ConfigError(f"no variant is called {unknown[0]!r}", remedy=f"one of {', '.join(VARIANTS)}")
+    named: dict[str, str] = {}
+    for given in data:
+        if named.setdefault(graph_name(given), given) != given:
+            what = f"{named[graph_name(given)]!r} and {given!r} would have the same name, {graph_name(given)}"
+            raise ConfigError(what, remedy="rename one of them, or give it in another command with other folders")
+    made = (
+        Cell(graph, model, dim, variant, seed, trials)
+        for graph in data
+        for model, dim in models
+        for seed in seeds
+        for variant in variants
+    )
+    return list(dict.fromkeys(made))
+
+
+def changed_settings(document: Document, cell: Cell, base: Config) -> list[str]:
+    """The settings that a cell was made with and would not be made with now."""
+    try:
+        before = Config.model_validate_json(json.dumps(document["config"]))
+    except ValueError:  # of another kgem, with other settings
+        return ["settings that this kgem does not have"]
+    free = set(CARRIED_OUT) | (LENGTHS if before.run.time_budget is not None else set())
+    if cell.variant == "search":
+        free.add("pretrain.strength")
+    return [name for name in differences(before, cell.settings(base)) if name not in free]
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document whole or not at all; its folder is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "choose a folder that you can write to"
+        raise InputError(f"cannot be made: {error.strerror}", where=str(path.parent), remedy=remedy) from error
+    with writing(path) as file:
+        file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_cell(path: Path) -> dict[str, Any]:
+    """A cell's JSON."""
+    remedy = f"remove it and run the command again: {path}"
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the folder") from error
+    except ValueError as error:
+        raise InputError(f"is not JSON: {error}", where=str(path), remedy=remedy) from error
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise InputError("is not a cell of Table 1", where=str(path), remedy=remedy)
+    if document.get("version") != VERSION:
+        raise InputError("was written by another version of kgem", where=str(path), remedy=remedy)
+    return document
+
+
+def read_cells(folder: Path) -> list[dict[str, Any]]:
+    """All cells in a folder, by name."""
+    return [read_cell(path) for path in _files(folder)]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file, not a folder", where=str(folder), remedy="name the folder of the JSON files")
+    yield from sorted(folder.glob("*.json"))

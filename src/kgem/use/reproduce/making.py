@@ -1,0 +1,260 @@
+"""Makes cells of Table 1: one fit, or a search of many, in run folders that are gone on with, then measured.
+
+A cell's folder is a run folder. That of a search has a run folder per trial, of which only the best is kept, and
+trials.json with what became of all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kgem.config import Config
+from kgem.data.dataset import SPLITS, Dataset
+from kgem.errors import Damaged, FitError, InputError
+from kgem.fit.checkpoint import RunLock
+from kgem.fit.search import STRENGTHS, Proposals, Proposed, Trial
+from kgem.folders import remove_folder
+from kgem.settings import differences
+from kgem.use.fitted import MODES
+from kgem.use.fitting import Prepared
+from kgem.use.model import Model
+from kgem.use.reproduce.cells import CARRIED_OUT, KIND, VERSION, Cell, write_json
+from kgem.use.reproduce.origin import machine, now, versions
+from kgem.use.run import LENGTHS, Run, is_run, read_log
+
+__all__ = ["Maker", "fit_curve", "graph_facts"]
+
+TRIALS = "trials.json"
+ORIGIN = "reproduce"
+GROUPS = ("by_ties", "by_side", "by_category", "by_frequency")  # of the test figures, beside the overall ones
+
+CarryOn = Callable[[Run], Model]  # to the end of the run; raises if it was stopped
+
+
+@dataclass(frozen=True)
+class Maker:
+    """How cells are made; the callbacks let a command show what happens."""
+
+    base: Config
+    out: Path  # the folder of run folders
+    carry_on: CarryOn
+    tell: Callable[[str], None]
+    measuring: Callable[[str, int, int], None]  # hears what is ranked, and how far that is
+    strengths: tuple[float, float] = STRENGTHS  # the range of a search
+    force: bool = False
+
+    def make(self, cell: Cell, prepared: Prepared, command: str) -> dict[str, Any]:
+        """Fit and measure: the cell's JSON."""
+        make = self._search if cell.variant == "search" else self._fit
+        found = make(cell, prepared)
+        return {
+            "kind": KIND,
+            "version": VERSION,
+            "name": cell.name,
+            "command": command,
+            **{key: value for key, value in asdict(cell).items() if key != "trials"},
+            "graph": cell.graph,
+            "facts": graph_facts(prepared),
+            **found,
+            "versions": versions(),
+            "machine": machine(),
+            "finished": now(),
+        }
+
+    def _fit(self, cell: Cell, prepared: Prepared) -> dict[str, Any]:
+        folder, config = self.out / cell.name, cell.settings(self.base)
+        model = self._run(folder, prepared, config, self.force)
+        conventional = cell.variant == "conventional"
+        strength = asdict(cell.strength(self.base)) | {"value": model.config.pretrain.strength}
+        return {
+            **({"strength": strength} if conventional else {}),
+            **self._measured(model, ("point",) if conventional else MODES),
+            "epochs": dict(model.provenance["epochs"]),
+            "seconds": model.provenance["seconds"],
+            "mix": list(model.provenance["mix"]),
+            "events": list(model.provenance["events"]),
+            "curve": fit_curve(read_log(folder)),
+            "run": str(folder),
+            "config": model.config.model_dump(mode="json"),
+        }
+
+    def _search(self, cell: Cell, prepared: Prepared) -> dict[str, Any]:
+        folder = self.out / cell.name
+        config = cell.settings(self.base)
+        _make(folder)
+        with RunLock(folder):
+            if self.force:
+                _clear(folder)
+            done = _read_trials(folder)
+            proposals = Proposals(config, self.strengths)
+            for trial in done:
+                _replay(proposals, trial, folder)
+            while len(done) < cell.trials:
+                proposed = proposals.ask()
+                done.append(self._trial(folder, prepared, proposed, cell.trials))
+                proposals.tell(proposed, _trial(done[-1]))
+                write_json(folder / TRIALS, {"trials": done})
+                _keep_the_best(done, folder)
+            best = _best(done, folder)
+        place = _trial_folder(folder, best["number"])
+        model = self._run(place, prepared, _with_strength(config, best["strength"]))
+        return {
+            "strength": {"value": best["strength"], "why": f"the best on validation of {len(done)} trials"},
+            **self._measured(model, ("point",)),
+            "epochs": {"pretrain": sum(trial["epochs"] for trial in done), "em": 0, "retrain": 0},
+            "seconds": sum(trial["seconds"] for trial in done),
+            "strengths": list(self.strengths),
+            "trials": done,
+            "run": str(place),
+            "config": model.config.model_dump(mode="json"),
+        }
+
+    def _trial(self, folder: Path, prepared: Prepared, proposed: Proposed, trials: int) -> dict[str, Any]:
+        """One training of a search, in a run folder of its own."""
+        place, strength = _trial_folder(folder, proposed.number), proposed.config.pretrain.strength
+        self.tell(f"trial {proposed.number} of {trials}: strength {strength:.3g}")
+        outcome, seconds = "done", None
+        try:
+            seconds = self._run(place, prepared, proposed.config).provenance["seconds"]
+        except FitError as error:
+            outcome = "failed"
+            self.tell(f"trial {proposed.number} failed: {error.message}")
+        records = read_log(place)
+        return {
+            "number": proposed.number,
+            "strength": strength,
+            "learning_rate": proposed.config.pretrain.learning_rate,
+            "mrr": records[-1]["best"] if records and outcome == "done" else None,
+            "epochs": len(records),
+            "seconds": sum(record["seconds"] for record in records) if seconds is None else seconds,
+            "outcome": outcome,
+            "curve": fit_curve(records),
+        }
+
+    def _run(self, folder: Path, prepared: Prepared, config: Config, force: bool = False) -> Model:
+        """The model of a run folder, which is begun, gone on with, or found finished."""
+        begun = is_run(folder) and not force
+        run = Run.open(folder) if begun else Run.create(folder, prepared, config, force=force, origin=ORIGIN)
+        with run:
+            if begun:
+                self._check(run, prepared, config)
+            return run.model() or self.carry_on(run)
+
+    def _check(self, run: Run, prepared: Prepared, config: Config) -> None:
+        """A run that was begun must be of this graph; that its settings are others is told."""
+        if run.prepared.data.content_hash != prepared.data.content_hash:
+            raise InputError(
+                f"the run is of another graph or split than {prepared.data.name} is now",
+                where=str(run.folder),
+                remedy="give another --out and --results, or begin anew: --force",
+            )
+        free = set(CARRIED_OUT) | (LENGTHS if run.config.run.time_budget is not None else set())
+        changed = [name for name in differences(run.config, config) if name not in free]
+        if changed:
+            self.tell(f"{run.folder} goes on with the settings it began with; others now: {', '.join(changed)}")
+
+    def _measured(self, model: Model, modes: Sequence[str]) -> dict[str, Any]:
+        """Filtered ranks of validation and test in each mode; `auto` is the one that was best on validation."""
+        found = {mode: self._measured_mode(model, mode) for mode in modes}
+        return {"mode": model.mode if model.mode in found else modes[0], "metrics": found}
+
+    def _measured_mode(self, model: Model, mode: str) -> dict[str, Any]:
+        splits = {}
+        for split in SPLITS[1:]:
+            what = f"ranking {split}, {mode}"
+            full = model.evaluate(split, mode, progress=lambda *so_far, what=what: self.measuring(what, *so_far))
+            told = full.to_dict()
+            splits[split] = told["overall"] | ({name: told[name] for name in GROUPS} if split == "test" else {})
+        return splits
+
+
+def graph_facts(prepared: Prepared) -> dict[str, Any]:
+    """How large the graph is, and what tells it from others of its name."""
+    data: Dataset = prepared.data
+    sizes = {split: len(data.split(split)) for split in SPLITS}
+    split = None if prepared.split is None else prepared.split["seed"]
+    whole = {"entities": data.n_entities, "relations": data.n_relations, **sizes}
+    return whole | {"hash": data.content_hash, "split_seed": split}
+
+
+def fit_curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Phase, candidate of its race, validation MRR and seconds of each epoch, in columns."""
+    return {
+        "phase": [record["phase"] for record in records],
+        "candidate": [record.get("candidate") for record in records],
+        "mrr": [None if record["mrr"] is None else round(record["mrr"], 6) for record in records],
+        "seconds": [round(record["seconds"], 4) for record in records],
+    }
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "choose a folder that you can write to"
+        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), remedy=remedy) from error
+
+
+def _clear(folder: Path) -> None:
+    (folder / TRIALS).unlink(missing_ok=True)
+    for place in sorted(folder.glob("trial-*")):
+        remove_folder(place)
+
+
+def _trial_folder(folder: Path, number: int) -> Path:
+    return folder / f"trial-{number:03d}"
+
+
+def _with_strength(config: Config, strength: float) -> Config:
+    return config.model_copy(update={"pretrain": config.pretrain.model_copy(update={"strength": strength})})
+
+
+def _read_trials(folder: Path) -> list[dict[str, Any]]:
+    path = folder / TRIALS
+    if not path.exists():
+        return []
+    try:
+        trials: list[dict[str, Any]] = json.loads(path.read_bytes())["trials"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"is not the list of a search's trials: {error}"
+        raise Damaged(
+            what, where=str(path), remedy="restore it from a copy, or begin the search anew: --force"
+        ) from error
+    return trials
+
+
+def _trial(found: Mapping[str, Any]) -> Trial:
+    return Trial(**{key: value for key, value in found.items() if key != "curve"})
+
+
+def _replay(proposals: Proposals, trial: Mapping[str, Any], folder: Path) -> None:
+    """Mutates the proposals: as they were after this trial."""
+    proposed = proposals.ask()
+    if abs(proposed.config.pretrain.strength / trial["strength"] - 1) > 1e-9:
+        raise InputError(
+            "the search in this folder was begun with another range of strengths",
+            where=str(folder),
+            remedy="give the range it had, or begin it anew: --force",
+        )
+    proposals.tell(proposed, _trial(trial))
+
+
+def _keep_the_best(trials: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Remove the runs of all others: thirty of them are many times the size of a fit."""
+    done = [trial for trial in trials if trial["mrr"] is not None]
+    best = max(done, key=lambda trial: trial["mrr"], default=None)
+    for trial in trials:
+        place = _trial_folder(folder, trial["number"])
+        if trial is not best and place.exists():
+            remove_folder(place)
+
+
+def _best(trials: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    done = [trial for trial in trials if trial["mrr"] is not None]
+    if not done:
+        raise FitError("no trial of the search came to a result", where=str(folder), remedy="lower the learning rate")
+    return max(done, key=lambda trial: trial["mrr"])
