@@ -52,6 +52,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "questions",
         "model",
         "budget",
+        "tensorboard",
         "fitting",
         "run",
         "drawing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -278,3 +279,18 @@ def test_the_demo_asks_about_the_world_and_replaces_itself(kgem: Kgem, monkeypat
 
 def test_speeds_in_words() -> None:
     assert watch._speed(2.0) == "2 s each" and watch._speed(0.0012) == "1.2 ms each"
+
+
+def test_tensorboard_and_a_run_that_goes_on_without_it(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboard")
+    with monkeypatch.context() as pressed:
+        interrupt(pressed, 3)
+        code, _, err = kgem("fit", "graph.tsv", "--out", "a", "--tensorboard", *SETTINGS)
+    assert code == 130 and "tensorboard --logdir a" in err and list(Path("a/tensorboard").glob("events.*"))
+    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    code, _, err = kgem("resume", "a")
+    assert code == 0 and "warning: TensorBoard is not installed: the run goes on without" in err
+    code, out, err = kgem("fit", "graph.tsv", "--out", "b", "--tensorboard", *SETTINGS)
+    assert (code, out) == (2, "") and "pip install 'kgem[tensorboard]'" in err and not Path("b").exists()

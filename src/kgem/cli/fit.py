@@ -12,9 +12,10 @@ from kgem.cli import reading
 from kgem.cli.console import AsJson, emit, emit_json, plain, say, table
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
+from kgem.cli.results import given_files
 from kgem.cli.tables import size, summary
 from kgem.cli.watch import Watch, asked_to_stop
-from kgem.errors import ConfigError, KgemError
+from kgem.errors import ConfigError, InputError, KgemError
 
 if TYPE_CHECKING:
     from kgem.config import Config
@@ -64,6 +65,9 @@ def fit(
         float, typer.Option(min=0, help="If the graph has no splits: share or number of facts for validation.")
     ] = 0.1,
     test: Annotated[float, typer.Option(min=0, help="Likewise for the test.")] = 0.1,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write the epochs for TensorBoard, to tensorboard/ in the run.")
+    ] = False,
     quiet: Quiet = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -83,6 +87,8 @@ def fit(
     chosen = chosen_settings(recipe, config, named, overrides or [], time_budget)
     if out is not None:
         _check_free(out, force)
+    if tensorboard:
+        _check_tensorboard()
     how = reading.options(format, header, columns, extra, literals, skip_bad)
     data = reading.load(graph, how, quiet=quiet)
     out = Path("runs") / _file_name(data.name) if out is None else out
@@ -95,6 +101,8 @@ def fit(
         _warn(data, prepared)
         run = Run.create(out, prepared, chosen, force=force)
     with run:
+        if tensorboard:
+            run.show_in_tensorboard()
         finished = train(run, quiet=quiet)
     _tell_result(finished, out, as_json, quiet)
 
@@ -111,7 +119,7 @@ def resume(
 
     With as many threads as before, the tables become the same to the last bit.
     """
-    with Progress("reading the run"):
+    with Progress("reading the run"), given_files():
         from kgem.use.run import Run
 
         run = Run.open(folder)
@@ -121,6 +129,7 @@ def resume(
             say(f"{plain(folder)}: this run is finished")
         else:
             use_threads(run.config, threads)
+            _go_on_in_tensorboard(run)
             finished = train(run, quiet=quiet)
     _tell_result(finished, folder, as_json, quiet)
 
@@ -179,6 +188,8 @@ def tell_plan(run: Run) -> None:
             "because phases end when validation no longer gains"
         )
     say(f"run folder: {plain(run.folder)}")
+    if run.is_in_tensorboard:
+        say(f"to watch it: tensorboard --logdir {plain(run.folder)}")
 
 
 def result_tables(model: Model) -> list[Any]:
@@ -251,6 +262,22 @@ def _check_free(out: Path, force: bool) -> None:
     from kgem.use.run import check_free
 
     check_free(out, force)
+
+
+def _go_on_in_tensorboard(run: Run) -> None:
+    """A run that was begun with TensorBoard goes on so, if it can."""
+    if run.is_in_tensorboard:
+        try:
+            run.show_in_tensorboard()
+        except InputError as error:
+            say(f"warning: {plain(error.what)}: the run goes on without")
+
+
+def _check_tensorboard() -> None:
+    with Progress("starting"):
+        from kgem.use.tensorboard import check_installed
+
+        check_installed()
 
 
 def use_threads(config: Config, threads: int | None = None) -> Config:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from kgem.model.scores import get_score
 from kgem.use.budget import within_budget
 from kgem.use.fitted import MODES, affordable_samples
 from kgem.use.model import Model
+from kgem.use.tensorboard import TensorBoard
 
 __all__ = ["Prepared", "Training", "choose_mode", "finish", "fit", "prepare", "settings", "validator"]
 
@@ -54,6 +57,7 @@ def fit(
     *,
     config: Config | None = None,
     progress: Progress | None = None,
+    tensorboard: str | Path | None = None,
     valid: float = 0.1,
     test: float = 0.1,
     **overrides: Any,
@@ -62,14 +66,23 @@ def fit(
 
     `data` is a Dataset or anything that Dataset.load takes. `model`, `dim` and `seed` go before the `config`, and so do
     overrides, as nested dicts (`em={"beta": 0.3}`) or dotted (`**{"em.beta": 0.3}`). A graph without validation facts
-    is split: `valid` and `test` are the shares, or numbers of facts, that are kept from training.
+    is split: `valid` and `test` are the shares, or numbers of facts, that are kept from training. `tensorboard` is a
+    folder for TensorBoard's events.
     """
     named = {"model.score": model, "model.dim": dim, "seed": seed}
     chosen = settings(config, {**{k: v for k, v in named.items() if v is not None}, **overrides})
     prepared = prepare(data, chosen.seed, valid, test)
-    on_epoch = None if progress is None else (lambda _, phase, record: progress(phase, record))
-    training = Training(prepared.data, chosen, on_epoch)
-    training.run()
+    with ExitStack() as stack:
+        board = None if tensorboard is None else stack.enter_context(TensorBoard(tensorboard))
+
+        def on_epoch(phases: ThreePhases, phase: str, record: EpochRecord) -> None:
+            if board is not None:
+                board(phases, phase, record)
+            if progress is not None:
+                progress(phase, record)
+
+        training = Training(prepared.data, chosen, on_epoch)
+        training.run()
     return finish(training.phases.result(), prepared, training.phases.config, seconds=training.seconds)
 
 

@@ -4,6 +4,7 @@ config.toml   all settings
 graph/        the graph and the settings that the run began with, a store: nothing else is needed to go on
 log.jsonl     one record per epoch
 checkpoints/  the newest states
+tensorboard/  events for TensorBoard, if wanted
 model/        the fitted model, at the end
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import math
 import os
 import re
 import time
@@ -37,22 +37,26 @@ from kgem.store import MANIFEST, Store, is_store, read_store, write_store
 from kgem.use.artifact import graph_documents, graph_tensors, read_graph, write_model
 from kgem.use.fitting import Prepared, Training, finish
 from kgem.use.model import Model, load
+from kgem.use.tensorboard import TensorBoard, numbers_of
 
 __all__ = ["Run", "check_free", "is_run", "origin_of", "read_log"]
 
 KIND, VERSION = "kgem-run", 1
-CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT = (
+CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
     "config.toml",
     "graph",
     "log.jsonl",
     "checkpoints",
     "model",
     "report.html",
+    "tensorboard",
 )
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
-LENGTHS = {f"{phase}.epochs" for phase in ("pretrain", "em", "retrain")} | {
-    f"{phase}.{name}" for phase in ("pretrain", "retrain") for name in ("trial_epochs", "candidates")
-}  # what a time budget chooses
+LENGTHS = (
+    {f"{phase}.epochs" for phase in ("pretrain", "em", "retrain")}
+    | {f"{phase}.{name}" for phase in ("pretrain", "retrain") for name in ("trial_epochs", "candidates")}
+    | {"pretrain.extensions"}
+)  # what a time budget chooses
 _UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves
 
 LOG = logging.getLogger(__name__)
@@ -82,6 +86,7 @@ class Run:
         self._log_is_whole = False
         self._on_record: OnRecord | None = None
         self._stop: Callable[[], bool] | None = None
+        self._board: TensorBoard | None = None
 
     @classmethod
     def create(
@@ -123,6 +128,9 @@ class Run:
 
     def close(self) -> None:
         """Let others work in the folder."""
+        if self._board is not None:
+            self._board.close()
+            self._board = None
         self._lock.__exit__(None, None, None)
 
     def __enter__(self) -> Run:
@@ -132,6 +140,15 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def show_in_tensorboard(self) -> None:
+        """Mutates: from here on epochs are written for TensorBoard as well, in a run that goes on as in a new one."""
+        self._board = TensorBoard(self.folder / BOARD, len(self.records))
+
+    @property
+    def is_in_tensorboard(self) -> bool:
+        """Whether the run was begun so."""
+        return (self.folder / BOARD).is_dir()
 
     def model(self) -> Model | None:
         """The model if the run is at its end and its model is whole; a damaged one is told and made anew."""
@@ -182,6 +199,8 @@ class Run:
         flat = _flat(phases, phase, record)
         self.records.append(flat)
         self._append_log(flat)
+        if self._board is not None:
+            self._board(phases, phase, record)
         if self._on_record is not None:
             self._on_record(flat)
         changed = phases.config is not self.config
@@ -294,7 +313,7 @@ def _clear(folder: Path) -> None:
     """Remove a run, and nothing else that may be in its folder; the graph, by which it is known, last."""
     for name in (CONFIG, LOG_FILE, REPORT):
         (folder / name).unlink(missing_ok=True)
-    for name in (MODEL, CHECKPOINTS, GRAPH):
+    for name in (MODEL, CHECKPOINTS, BOARD, GRAPH):
         remove_folder(folder / name)
 
 
@@ -348,16 +367,7 @@ def _check_config(folder: Path, config: Config) -> None:
 
 def _flat(phases: ThreePhases, phase: str, record: EpochRecord) -> dict[str, Any]:
     """A record of the log; what is not a finite number is null."""
-    numbers = {
-        "loss": record.loss,
-        "mrr": record.mrr,
-        "best": record.best,
-        "rate": record.rate,
-        "seconds": record.seconds,
-        **record.extra,
-    }
-    finite = {name: x if x is not None and math.isfinite(x) else None for name, x in numbers.items()}
-    return {"phase": phase, "candidate": phases.candidate, "epoch": record.epoch, **finite}
+    return {"phase": phase, "candidate": phases.candidate, "epoch": record.epoch, **numbers_of(record)}
 
 
 def _line(record: Mapping[str, Any]) -> str:
