@@ -117,7 +117,7 @@ def _layout(page: Page, intake: Intake, separator: str) -> Layout:
     options = intake.options
     n_names = len(options.names)
     if options.columns is None and not options.has_header:
-        return Layout(n_names, tuple(range(n_names)))
+        return Layout(n_names, tuple(range(n_names)), options.names)
     first = _slow_fields(page, 0, separator)
     if isinstance(first, Problem):
         raise intake.error(first, may_skip=False)
@@ -144,7 +144,7 @@ def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:
         problems = (_problem(page, int(row), layout, separator) for row in bad)
         intake.reject(problems, len(bad))
         fields = fields.filter(good)
-    intake.keep(fields.select(pl.col(c).alias(n) for c, n in zip(chosen, intake.options.names, strict=True)))
+    intake.keep(fields.select(pl.col(c).alias(n) for c, n in zip(chosen, layout.names, strict=True)))
 
 
 def decoded(rows: list[bytes]) -> pl.Series:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
@@ -59,6 +59,7 @@ class Options:
     literals: Literal["drop", "keep"] = "drop"
     skip_bad: bool = False
     split: str = "train"
+    extra_if_named: str | None = None
 
     def __post_init__(self) -> None:
         if self.literals not in ("drop", "keep"):
@@ -83,14 +84,17 @@ class Options:
 
 @dataclass(frozen=True)
 class Layout:
-    """How wide rows are and which of their fields are head, relation, tail (and extra)."""
+    """How wide rows are, which of their fields are head, relation, tail (and extra), and what those become."""
 
     width: int
     places: tuple[int, ...]
+    names: tuple[str, ...]
 
 
 def choose(width: int, names: Sequence[str] | None, options: Options, source: str) -> Layout:
     """The layout of a table with so many columns, perhaps with names, under the caller's choice."""
+    if not options.columns and not options.extra and names and options.extra_if_named in names:
+        options = replace(options, extra=options.extra_if_named)
     if options.columns is not None:
         places = [_place(column, width, names, source) for column in options.columns]
         if options.extra is not None and len(places) == 3:
@@ -105,7 +109,7 @@ def choose(width: int, names: Sequence[str] | None, options: Options, source: st
         raise _wrong_width(width, len(places), names, source)
     if len(set(places)) < len(places):
         raise TriplesError("one column is chosen twice", where=source, remedy="choose different columns")
-    return Layout(width, tuple(places))
+    return Layout(width, tuple(places), options.names)
 
 
 def _place(column: str | int, width: int, names: Sequence[str] | None, source: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from kgem.data.catalog import CATALOG, entry, locate
-from kgem.data.files import STDIN, Source, split_suffix
+from kgem.data.files import STDIN, split_suffix
 from kgem.data.triples import FORMATS, ReadReport, read_triples
 from kgem.errors import ConfigError, DatasetError
 
@@ -23,7 +23,6 @@ OPENKE = {"train2id.txt": "train", "valid2id.txt": "valid", "test2id.txt": "test
 OPENKE_LABELS = ("entity2id.txt", "relation2id.txt")
 SPLIT_COLUMN = "split"
 WHOLE = "all"  # the name of a single source of all splits
-_LONGEST_HEADER = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,7 @@ def read(found: Found) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
 
 def _read_whole(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
     """One source: all facts are for training, unless a column says which split each is in."""
-    if options["extra"] is None and options["columns"] is None and SPLIT_COLUMN in _column_names(source, options):
-        options = {**options, "extra": SPLIT_COLUMN}
-    triples = read_triples(source, **options)
+    triples = read_triples(source, **options, extra_if_named=SPLIT_COLUMN)
     if SPLIT_COLUMN not in triples.frame.columns:
         return {"train": triples.frame}, {"train": triples.report}
     named = pl.col(SPLIT_COLUMN).cast(pl.String).str.to_lowercase().replace_strict(ALIASES, default=None)
@@ -87,24 +84,6 @@ def _read_whole(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, pl.D
         for split in ("train", "valid", "test")
     }
     return frames, {WHOLE: triples.report}
-
-
-def _column_names(source: Any, options: Mapping[str, Any]) -> list[str]:
-    """What the columns are called, as far as that shows without reading the facts; faults are read_triples' to tell."""
-    if not isinstance(source, str | Path):
-        return [str(name) for name in getattr(source, "columns", ())]
-    if source == STDIN:
-        return []
-    if options["format"] == "parquet" or Path(source).suffix == ".parquet":
-        try:
-            return list(pl.read_parquet_schema(source))
-        except (pl.exceptions.PolarsError, OSError):
-            return []
-    if not options["header"]:
-        return []
-    with Source.of(source).open() as stream:
-        line = stream.readline(_LONGEST_HEADER).decode("utf-8-sig", errors="replace")
-    return [name.strip().strip('"') for name in line.split("\t" if "\t" in line else ",")]
 
 
 def _folder(folder: Path, options: Mapping[str, Any]) -> Found:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from kgem.data import parquet
 from kgem.data.files import Source, writing
 from kgem.data.rows import FACT, Intake, Problem, choose
 from kgem.errors import TriplesError
@@ -21,10 +21,9 @@ def read_parquet(source: Source, intake: Intake) -> None:
     with source.open() as stream:
         content = stream.read()
     try:
-        frame = pl.read_parquet(io.BytesIO(content))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        first = str(error).partition("\n")[0]
-        what, remedy = f"not a Parquet file, or a damaged one: {first}", "get the file anew, or give its format"
+        frame = parquet.read(content)
+    except parquet.Unreadable as error:
+        what, remedy = f"not a Parquet file, or a damaged one: {error}", "get the file anew, or give its format"
         raise TriplesError(what, where=source.name, remedy=remedy) from error
     _take(frame, frame.columns, intake)
 
@@ -69,7 +68,7 @@ def _frame(columns: list[list[Any]], intake: Intake) -> pl.DataFrame:
 def _take(table: pl.DataFrame, names: list[str] | None, intake: Intake) -> None:
     """Choose the columns, make them text, and hand over the rows whose labels are there."""
     layout = choose(table.width, names, intake.options, intake.source)
-    wanted = zip(intake.options.names, layout.places, strict=True)
+    wanted = zip(layout.names, layout.places, strict=True)
     frame = pl.DataFrame([_text(table.to_series(place), name, intake) for name, place in wanted])
     labels = pl.col(FACT)
     good = frame.select(

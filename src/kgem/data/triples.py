@@ -77,18 +77,20 @@ def read_triples(
     literals: Literal["drop", "keep"] = "drop",
     skip_bad: bool = False,
     split: str = "train",
+    extra_if_named: str | None = None,
 ) -> Triples:
     """Facts from a file, '-' (standard input), a binary stream, a frame or an (n, 3) array.
 
     `columns` chooses head, relation and tail by name (a text file then has a header) or by number from 1; without it
     columns that are called so are taken, else the first three. `extra` names a fourth column to keep: with
     names the column of that name, else the fourth one. There is no other way to have more than three columns.
+    `extra_if_named` is kept as `extra` where the columns have names, that is one of them, and nothing else was chosen.
     White space belongs to labels; a label must not be empty. `split` chooses a file of an OpenKE folder.
     A row that is not a fact is a TriplesError with its line, or with `skip_bad` left out and reported.
     Malformed Turtle, RDF/XML and damaged files are errors also then: no row is ever lost unreported.
     `literals` of RDF are dropped and counted, or kept as entities under their N-Triples text.
     """
-    options = Options(header, columns, extra, literals, skip_bad, split)
+    options = Options(header, columns, extra, literals, skip_bad, split, extra_if_named)
     if split not in _SPLITS:
         raise TriplesError(f"no split is called {split!r}", remedy=f"one of {', '.join(_SPLITS)}")
     if tables.is_table(source):
