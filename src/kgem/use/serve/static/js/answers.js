@@ -1,0 +1,77 @@
+// Answers as bars: probability, its range as a whisker, the interval of the rank, what is known already.
+
+import { el, icon, name, spoken } from "./dom.js";
+import { href } from "./router.js";
+import { percent, plural, range, roundUp } from "./words.js";
+
+const KNOWN = {
+  train: ["known", "The graph has this fact, and the model was trained on it"],
+  valid: ["held out: valid", "The graph has this fact; training did not show it to the model"],
+  test: ["held out: test", "The graph has this fact; training did not show it to the model"],
+};
+
+/** A badge for a fact that the graph has; null for one that it does not have. */
+export function badge(split) {
+  if (!split) return null;
+  const [text, title] = KNOWN[split] ?? [split, `The graph has this fact, in ${split}`];
+  return el("span", { class: `badge ${split === "train" ? "seen" : "held"}`, title }, text);
+}
+
+/** A bar up to `most`, with a whisker over the range of the probability where that is known. */
+export function bar({ probability, low, high }, most = 1) {
+  const place = (value) => `${(100 * Math.min(1, Math.max(0, value / most))).toFixed(2)}%`;
+  const whisker = high > 0 && el("i", { class: "whisker", vars: { from: place(low), to: place(high) } });
+  return el("span", { class: "bar", "aria-hidden": "true", vars: { share: place(probability) } }, el("i", { class: "fill" }), whisker);
+}
+
+/** The probability in figures, with its range. */
+export function figures({ probability, low, high }) {
+  return el(
+    "span",
+    { class: "figures" },
+    el("b", {}, percent(probability)),
+    high !== null && high !== undefined && el("small", { title: "Nine of ten samples of the model are in this range" }, spoken("range "), range(low, high)),
+  );
+}
+
+/** Up to where the bars of some answers go: a round number above the highest probability, and most of the ranges. */
+export function scale(answers) {
+  const highest = Math.max(1e-6, ...answers.map((answer) => answer.probability));
+  const ranges = Math.max(0, ...answers.map((answer) => answer.high ?? 0));
+  return Math.min(1, roundUp(Math.min(Math.max(highest, ranges), 3 * highest)));
+}
+
+/** A list of answers; `follow` makes the address that goes on from one of them, `mine` tells the one in question. */
+export function answerList(answers, asked, { follow = null, mine = null, label = "Answers" } = {}) {
+  const most = scale(answers);
+  const rows = answers.map((answer, place) => row(answer, place, asked, most, follow, answer.label === mine));
+  const axis = el(
+    "div",
+    { class: "axis", "aria-hidden": "true" },
+    el("span", {}, "0"), el("span", {}, percent(most / 2)), el("span", {}, percent(most)),
+  );
+  return el("div", { class: "answers" }, axis, el("ol", { "aria-label": label }, rows));
+}
+
+function row(answer, place, asked, most, follow, mine) {
+  const { label, rank_low: low, rank_high: high, frequency, known } = answer;
+  const target = asked === "relation" ? href("ask", { relation: label }) : href("entity", { label });
+  const rank = low === null || low === undefined ? null : low === high ? `rank ${low}` : `rank ${low}–${high}`;
+  const notes = [rank, plural(frequency, "fact")].filter(Boolean).join(" · ");
+  return el(
+    "li",
+    { class: `answer ${known ? "is-known" : "is-new"}${mine ? " mine" : ""}` },
+    el("span", { class: "place", "aria-hidden": "true" }, place + 1),
+    el(
+      "span",
+      { class: "what" },
+      el("a", { class: "go", href: target, title: label }, name(label)),
+      badge(known), mine && el("span", { class: "badge this" }, "this fact"),
+      el("small", { class: "notes", title: "Rank: nine of ten samples of the model place it here. Facts: how often training shows it" }, notes),
+    ),
+    bar(answer, most),
+    figures(answer),
+    follow &&
+      el("a", { class: "further", href: follow(answer), "aria-label": `Ask further about ${label}`, title: "Ask further" }, el("span", {}, "Ask further"), icon("further")),
+  );
+}

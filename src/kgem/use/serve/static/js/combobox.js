@@ -1,0 +1,168 @@
+// A text field that finds labels while one types: the combobox pattern with a list of options below it.
+
+import { get, Offline } from "./api.js";
+import { el, icon, name } from "./dom.js";
+import { count, plural } from "./words.js";
+
+const PAUSE = 90; // milliseconds after the last key before the server is asked
+const SHOWN = 12;
+
+/** How to look for labels: what the server is asked, and what is said beside a label. */
+export const KINDS = {
+  entities: { hint: (item) => plural(item.frequency, "fact"), one: "entity", many: "entities" },
+  relations: { hint: (item) => [plural(item.frequency, "fact"), item.category].filter(Boolean).join(" · "), one: "relation", many: "relations" },
+};
+
+/** A field for one entity or relation; `choose` hears the label, or "" when it is taken away. */
+export function combobox({ id, label, kind, placeholder, choose, announce, hideLabel = false }) {
+  let value = ""; // what was chosen
+  let options = [];
+  let active = -1;
+  let loaded = null; // the text that the options belong to
+  let timer = 0;
+  let asking = null;
+
+  const list = el("ul", { role: "listbox", id: `${id}-list`, class: "options", "aria-label": label, hidden: true });
+  const input = el("input", {
+    id, type: "text", role: "combobox", placeholder, dir: "auto", maxlength: 400, autocomplete: "off", autocapitalize: "off",
+    spellcheck: "false", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": `${id}-list`,
+    oninput: typed, onkeydown: pressed, onfocus: () => input.select(), onclick: open, onblur: () => setTimeout(left, 0),
+  });
+  const clear = el("button", { class: "clear", type: "button", "aria-label": `Clear ${label.toLowerCase()}`, hidden: true, onclick: cleared }, icon("close"));
+  const field = el("div", { class: "field" }, icon("search"), input, clear, list);
+  const root = el("div", { class: "combobox" }, el("label", { for: id, class: hideLabel ? "sr" : "" }, label), field);
+
+  function set(next) {
+    value = next ?? "";
+    input.value = value;
+    input.title = value;
+    clear.hidden = !value;
+    loaded = null;
+    close();
+  }
+
+  function close() {
+    list.hidden = true;
+    active = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  }
+
+  async function load() {
+    clearTimeout(timer);
+    asking?.abort();
+    const mine = (asking = new AbortController());
+    const text = input.value === value ? "" : input.value.trim(); // what is chosen already need not be found again
+    try {
+      const found = await get(kind, { q: text, limit: SHOWN }, mine.signal);
+      if (mine.signal.aborted) return false;
+      loaded = input.value;
+      draw(found, text);
+      return true;
+    } catch (problem) {
+      if (mine.signal.aborted || problem instanceof Offline) return false;
+      options = [];
+      list.replaceChildren(el("li", { class: "none", role: "presentation" }, problem.message));
+      return true;
+    }
+  }
+
+  function draw({ items, total }, text) {
+    options = items;
+    const { one, many, hint } = KINDS[kind];
+    const rows = items.map((item, place) =>
+      el(
+        "li",
+        { role: "option", id: `${id}-${place}`, "aria-selected": "false", onpointerdown: (event) => event.preventDefault(), onclick: () => pick(item.label) },
+        marked(item.label, text),
+        el("small", {}, hint(item)),
+      ),
+    );
+    const rest = total > items.length ? `${count(total - items.length)} more: type to narrow` : null;
+    const none = items.length ? null : `No ${one} has “${text}” in its name`;
+    list.replaceChildren(...rows, ...[rest, none].filter(Boolean).map((note) => el("li", { class: "none", role: "presentation" }, note)));
+    list.scrollTop = 0;
+    activate(text && items.length ? 0 : -1);
+    announce(none ?? `${plural(total, one, many)}${text ? " found" : ""}`);
+  }
+
+  function activate(place) {
+    active = place;
+    for (const [i, row] of [...list.querySelectorAll("[role=option]")].entries()) {
+      row.setAttribute("aria-selected", String(i === place));
+      if (i === place) row.scrollIntoView({ block: "nearest" });
+    }
+    if (place < 0) input.removeAttribute("aria-activedescendant");
+    else input.setAttribute("aria-activedescendant", `${id}-${place}`);
+  }
+
+  async function open() {
+    if (loaded !== input.value && !(await load())) return;
+    if (document.activeElement !== input) return;
+    list.hidden = false;
+    input.setAttribute("aria-expanded", "true");
+  }
+
+  function typed() {
+    clear.hidden = !input.value;
+    clearTimeout(timer);
+    timer = setTimeout(open, PAUSE);
+  }
+
+  async function pressed(event) {
+    const { key } = event;
+    if (key === "ArrowDown" || key === "ArrowUp") {
+      event.preventDefault();
+      if (list.hidden) await open();
+      else if (options.length) activate((active + (key === "ArrowDown" ? 1 : active < 0 ? 0 : -1) + options.length) % options.length);
+      if (active < 0 && options.length) activate(key === "ArrowDown" ? 0 : options.length - 1);
+    } else if (key === "Escape") {
+      if (!list.hidden) event.preventDefault();
+      else set(value);
+      close();
+    } else if (key === "Enter") {
+      event.preventDefault();
+      await entered();
+    }
+  }
+
+  /** The option that is marked; without one what was typed, for the server to say what it makes of it. */
+  async function entered() {
+    const text = input.value.trim();
+    if (text === value && active < 0) return close();
+    if (!text && active < 0) return cleared();
+    if (loaded !== input.value) await load();
+    pick(options[active]?.label ?? options.find((item) => item.label === text)?.label ?? text);
+  }
+
+  function pick(label) {
+    set(label);
+    choose(label);
+  }
+
+  function cleared() {
+    set("");
+    input.focus();
+    choose("");
+  }
+
+  function left() {
+    if (document.activeElement === input) return;
+    clearTimeout(timer);
+    asking?.abort();
+    if (!input.value.trim() && value) {
+      set("");
+      choose("");
+    } else set(value);
+  }
+
+  return { root, input, set };
+}
+
+/** A label with the part that was typed in bold, where that is plain to see. */
+function marked(label, text) {
+  const start = text ? label.toLowerCase().indexOf(text.toLowerCase()) : -1;
+  if (start < 0 || label.toLowerCase().length !== label.length) return name(label);
+  const end = start + text.length;
+  return el("bdi", { class: "label" }, label.slice(0, start), el("mark", {}, label.slice(start, end)), label.slice(end));
+}

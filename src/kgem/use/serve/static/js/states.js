@@ -1,0 +1,70 @@
+// What a view shows while it has nothing to show: loading, working, nothing found, refused, server gone.
+
+import { Offline, Refused } from "./api.js";
+import { el, icon, name } from "./dom.js";
+import { count } from "./words.js";
+
+const PATIENCE = 160; // milliseconds before anything tells that we wait: most answers are there earlier
+
+/** Await work; `region` keeps what it shows, dimmed, or gets a skeleton if it is empty. */
+export async function awaited(region, work, text = "Loading") {
+  region.setAttribute("aria-busy", "true");
+  const timer = setTimeout(() => region.childElementCount || region.append(skeleton(text)), PATIENCE);
+  try {
+    return await work;
+  } finally {
+    clearTimeout(timer);
+    region.removeAttribute("aria-busy");
+  }
+}
+
+function skeleton(text) {
+  const lines = [82, 64, 71, 48, 56].map((share) => el("span", { class: "bone", vars: { share: `${share}%` } }));
+  return el("div", { class: "skeleton card", role: "status", "aria-label": text }, lines);
+}
+
+/** A panel for work that takes its time, and what to call with (done, of) as it goes on. */
+export function working(region, title, note) {
+  const bar = el("progress", { max: 1, "aria-label": title });
+  const amount = el("p", { class: "faint", role: "status" }, "starting");
+  const panel = el("div", { class: "state card working" }, el("h2", {}, title), bar, amount, note && el("p", { class: "faint" }, note));
+  let shown = false;
+  return (done, of) => {
+    if (!shown) region.replaceChildren(panel);
+    shown = true;
+    if (of > 0) bar.value = Math.min(1, done / of);
+    amount.textContent = of > 0 ? `${count(done)} of ${count(of)}` : "starting";
+  };
+}
+
+/** Nothing is there, and that is no error. */
+export function empty(title, ...children) {
+  return el("div", { class: "state card" }, el("h2", {}, title), ...children);
+}
+
+/** An error with its remedy; `correct` makes the address with a suggestion in place of what was not found. */
+export function failed(problem, { retry, correct } = {}) {
+  if (problem instanceof Offline) {
+    return el(
+      "div",
+      { class: "state card" },
+      el("h2", {}, icon("warn"), "Nothing to show: the server has stopped"),
+      el("p", {}, "Start it again with ", el("code", {}, "kgem serve"), "; this page goes on by itself when it is back."),
+    );
+  }
+  const told = problem instanceof Refused ? problem : null;
+  return el(
+    "div",
+    { class: "state card", role: "alert" },
+    el("h2", {}, icon("warn"), told?.kind === "unknown-label" ? "The graph does not have that" : "That did not work"),
+    el("p", {}, el("bdi", {}, problem.message)),
+    told?.remedy && el("p", { class: "faint" }, el("bdi", {}, told.remedy)),
+    told && correct && told.suggestions.length > 0 && suggestions(told.suggestions, correct),
+    retry && el("p", {}, el("button", { class: "button", type: "button", onclick: retry }, "Try again")),
+  );
+}
+
+function suggestions(labels, correct) {
+  const links = labels.map((label) => el("li", {}, el("a", { class: "chip", href: correct(label) }, name(label))));
+  return el("div", { class: "suggestions" }, el("p", { id: "did-you-mean" }, "Did you mean"), el("ul", { class: "chips", "aria-labelledby": "did-you-mean" }, links));
+}
