@@ -82,6 +82,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "judge",
         "search",
         "share",
+        "serve",
         "reproduce",
     ),
 }

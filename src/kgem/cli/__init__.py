@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import ask, console, data, demo, fit, judge, reproduce, search, share, strengths
+from kgem.cli import ask, console, data, demo, fit, judge, reproduce, search, serve, share, strengths
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -79,6 +79,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     search.search: "kgem search graph.tsv --trials 30 --dim 50",
     share.report: "kgem report runs/a",
     share.export: "kgem export runs/a --to parquet",
+    serve.serve: "kgem serve runs/a --open",
 }
 for _command, _example in _EXAMPLES.items():
     app.command(_command.__name__, epilog=f"Example: {_example}")(_command)

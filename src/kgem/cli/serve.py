@@ -1,0 +1,67 @@
+"""`kgem serve`: a local page to ask a graph questions and to review its missing facts."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from kgem.cli.console import plain, say
+from kgem.cli.progress import Progress
+from kgem.cli.results import Device, Run, given_files, opened
+from kgem.errors import ConfigError
+
+__all__ = ["serve"]
+
+NEEDED = ("fastapi", "uvicorn")
+
+
+def serve(
+    run: Run,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Let --host be one that other machines reach: there is no password.")
+    ] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    device: Device = "cpu",
+) -> None:
+    """Explore a run in the browser: ask, look at entities, review missing and doubtful facts.
+
+    The page is on this machine only and asks nothing of any other. Decisions are kept in review.tsv in the run folder,
+    each on disk before the page shows it. Ctrl-C stops the server.
+    """
+    _check_extra()
+    from kgem.use.serve.server import answer, bound, check_host
+
+    check_host(host, allow_remote)
+    with bound(host, port) as listening:
+        model = opened(run, device)
+        from kgem.use.serve.explorer import Explorer
+
+        with Progress("getting ready"), given_files():
+            explorer = Explorer(model, run)
+        for problem in explorer.review.problems:
+            say(f"warning: {plain(problem)}")
+
+        def started(address: str) -> None:
+            say(f"{plain(model.data.name)} is at {address} (Ctrl-C stops it)")
+            if open_page:
+                _open(address)
+
+        answer(explorer, listening, names=(host,), remote=allow_remote, started=started)
+    say("stopped")
+
+
+def _check_extra() -> None:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"kgem serve needs {' and '.join(missing)}", remedy="pip install 'kgem[serve]'")
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(address):
+        say("no browser could be opened: open the address yourself")
