@@ -11,10 +11,10 @@ import { count, figure, percent, plausible, plural, score } from "./words.js";
 const SLOTS = ["head", "relation", "tail"];
 const TOPS = ["10", "25", "50", "100"];
 const MODES = {
-  auto: "auto, the best on validation",
-  point: "point, the re-trained model",
-  mean: "mean, the means of q",
-  bayes: "bayes, averaged over samples",
+  point: "point: re-trained",
+  mean: "mean: means of q",
+  bayes: "bayes: averaged samples",
+  blend: "blend: point and mean",
 };
 const MEANING = {
   tail: "The probability says which tail it is, given that there is one; not whether there is one.",
@@ -105,8 +105,8 @@ function ordered({ head, relation, tail, ask: wish, new: fresh, mode, top }) {
 function introduction(about, whole) {
   if (whole) return [el("h1", { class: "sr" }, "Ask")];
   return [
-    el("h1", {}, "Ask ", el("bdi", {}, about.name)),
-    el("p", { class: "lead" }, "Give two parts of a fact, and the model says what the third may be, and how sure it is."),
+    el("h1", {}, "Ask the graph"),
+    el("p", { class: "lead" }, "Give two parts of a fact; the model says what the third may be, and how sure it is."),
   ];
 }
 
@@ -134,7 +134,7 @@ function questionForm(page, params, change) {
     "form",
     { class: "question card", role: "search", "aria-label": "Question", onsubmit: (event) => event.preventDefault() },
     el("fieldset", {}, el("legend", { class: "sr" }, "Two parts of a fact, and which part is asked"), el("div", { class: "slots" }, slots)),
-    el("div", { class: "knobs" }, el("label", { class: "switch" }, fresh, el("span", {}, "Only what the graph does not have")), mode.root, top.root),
+    el("div", { class: "knobs" }, el("label", { class: "switch" }, fresh, el("span", {}, "New answers only")), mode.root, top.root),
   );
 
   function chosen(slot, label) {

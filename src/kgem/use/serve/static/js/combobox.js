@@ -6,6 +6,7 @@ import { count, plural } from "./words.js";
 
 const PAUSE = 90; // milliseconds after the last key before the server is asked
 const SHOWN = 12;
+const LONGEST = 256; // characters that the server looks for
 
 /** How to look for labels: what the server is asked, and what is said beside a label. */
 export const KINDS = {
@@ -24,7 +25,7 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
 
   const list = el("ul", { role: "listbox", id: `${id}-list`, class: "options", "aria-label": label, hidden: true });
   const input = el("input", {
-    id, type: "text", role: "combobox", placeholder, dir: "auto", maxlength: 400, autocomplete: "off", autocapitalize: "off",
+    id, type: "text", role: "combobox", placeholder, dir: "auto", maxlength: LONGEST, autocomplete: "off", autocapitalize: "off",
     spellcheck: "false", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": `${id}-list`,
     oninput: typed, onkeydown: pressed, onfocus: () => input.select(), onclick: open, onblur: () => setTimeout(left, 0),
   });

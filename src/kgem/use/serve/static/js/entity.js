@@ -1,7 +1,7 @@
 // One entity: its facts, what the model expects of it, what is similar, how strongly it is regularised.
 
 import { get, Refused } from "./api.js";
-import { badge, bar, figures, scale } from "./answers.js";
+import { badge, bar, figures } from "./answers.js";
 import { combobox } from "./combobox.js";
 import { el, icon, name } from "./dom.js";
 import { go, href } from "./router.js";
@@ -63,14 +63,13 @@ function factLine(fact, label) {
 }
 
 function expected({ label, expected: list }) {
-  const most = scale(list);
-  const rows = list.map((fact) => {
+    const rows = list.map((fact) => {
     const question = fact.side === "head" ? { relation: fact.relation, tail: fact.tail } : { head: fact.head, relation: fact.relation };
     return el(
       "li",
       { class: "expected" },
       factLine(fact, label),
-      bar(fact, most),
+      bar({ probability: fact.share ?? fact.probability }),
       figures(fact),
       el("a", { class: "further", href: href("ask", question), title: "See all answers to this question", "aria-label": "See all answers to this question" }, icon("further")),
     );
@@ -79,7 +78,7 @@ function expected({ label, expected: list }) {
     "section",
     { class: "card", "aria-labelledby": "expected" },
     el("h2", { id: "expected" }, "Expected of it"),
-    el("p", { class: "meaning" }, "Facts that the graph does not have and the model finds most probable; the best first, given how many answers each question has already."),
+    el("p", { class: "meaning" }, "Facts that the graph does not have, the likeliest first. A full bar: as probable as an answer that the graph has."),
     rows.length ? el("ol", { class: "plain" }, rows) : el("p", { class: "faint" }, "Nothing: training shows too little of it."),
   );
 }

@@ -112,7 +112,7 @@ function themes() {
       // It holds until the page is closed.
     }
     draw();
-    announce(button.title);
+    page.announce(button.title);
     dispatchEvent(new Event("themechange"));
   });
   draw();

@@ -6,10 +6,11 @@ import { combobox } from "./combobox.js";
 import { el, icon, name } from "./dom.js";
 import { go, href } from "./router.js";
 import { awaited, empty, failed, working } from "./states.js";
-import { count, figure, percent, plural, when } from "./words.js";
+import { count, fit, percent, plural, when } from "./words.js";
 
 const TOP = 200;
-const RECENT = 12;
+const RECENT = 12; // decisions that are listed
+const KEPT = 500; // that can be taken back
 const KINDS = {
   missing: { path: "missing", title: "Missing facts", question: "Should the graph have this?", accept: "Accept", reject: "Reject", lead: "What the graph does not have and the model finds most probable." },
   doubtful: { path: "doubtful", title: "Doubtful facts", question: "Is this right?", accept: "Keep", reject: "Drop", lead: "What the graph has and the model finds least probable: often errors in the data." },
@@ -49,7 +50,7 @@ export function review(root, page) {
     desk = null;
     body.replaceChildren();
     const progress = working(body, kind === "missing" ? "Looking for missing facts" : "Looking for doubtful facts", "Every question of the graph is asked once; later visits are immediate.");
-    const [found, log] = await awaited(body, Promise.all([ready(KINDS[kind].path, { relation, top: TOP }, signal, progress), get("review", { limit: RECENT }, signal)]), "Loading the facts");
+    const [found, log] = await awaited(body, Promise.all([ready(KINDS[kind].path, { relation, top: TOP }, signal, progress), get("review", { limit: KEPT }, signal)]), "Loading the facts");
     if (signal.aborted) return;
     page.reviewed(log.counts);
     desk = reviewDesk(body, found.facts, log, kind, relation, page);
@@ -99,7 +100,7 @@ function reviewDesk(body, facts, log, kind, relation, page) {
       "aside",
       { class: "aside", "aria-label": "Decisions" },
       el("section", { class: "card", "aria-labelledby": "decisions" }, el("h2", { id: "decisions", class: "small-head" }, "Decisions"), tally, recent),
-      learn(page.about.run),
+      learn(page.about.run, log.problems ?? []),
     ),
   );
 
@@ -195,7 +196,7 @@ function reviewDesk(body, facts, log, kind, relation, page) {
 function meaning({ share, side }) {
   const whose = `as the ${side}`;
   if (share === null || share === undefined) return `${whose}, among what is not known to be right`;
-  return `${whose}; ${figure(share)} of what an answer of this question gets on average`;
+  return `${whose}; ${fit(share)}`;
 }
 
 function finished(total, kind, relation, undo, can) {
@@ -208,7 +209,7 @@ function finished(total, kind, relation, undo, can) {
   );
 }
 
-function learn(run) {
+function learn(run, problems) {
   const quoted = /^[\w./-]+$/.test(run) ? run : `'${run.replaceAll("'", "'\\''")}'`;
   return el(
     "section",
@@ -217,5 +218,6 @@ function learn(run) {
     el("p", {}, el("a", { class: "button", href: "/api/review.tsv", download: "review.tsv" }, icon("save"), "Export TSV")),
     el("p", { class: "faint small" }, "To learn from them, in the folder above the run's:"),
     el("pre", { tabindex: "0" }, `kgem update ${quoted} ${quoted}/review.tsv`),
+    problems.length > 0 && el("p", { class: "faint small" }, icon("warn"), ` ${plural(problems.length, "line")} of the file made no sense and did not count: `, el("bdi", {}, problems[0])),
   );
 }

@@ -5,18 +5,20 @@ import { colour, path, plot, responsive } from "./plot.js";
 import { figure, plural } from "./words.js";
 
 const NEAR = 28; // pixels around the pointer
+const SIDEWAYS = 0.5;
 const NAMED = 7; // points that are named from the start: the furthest from the trend
 
 /** Points {label, frequency, strength} with the proportional line; `open` goes on to the point that was chosen. */
 export function scatter({ points, constant, slope, scale, found, what, open, announce }) {
   const x = points.map((point) => Math.max(1, point.frequency));
+  const drawn = x.map((n, i) => n + SIDEWAYS * (((i * 0.618034) % 1) - 0.5)); // counts are whole numbers: dots would hide each other
   const y = points.map((point) => point.strength);
   const across = [...points.keys()].sort((a, b) => x[a] - x[b] || y[a] - y[b]);
   const upwards = [...points.keys()].sort((a, b) => y[a] - y[b] || x[a] - x[b]);
   const [low, high] = [Math.min(...y), Math.max(...y)];
   const room = Math.max((high / low) ** 0.16, 1.25);
   const scales = {
-    x: { low: Math.min(...x) / 1.3, high: Math.max(...x) * 1.4, log: true, title: `training facts with the ${what}` },
+    x: { low: Math.min(...x) / 1.5, high: Math.max(...x) * 1.4, log: true, title: `training facts with the ${what}` },
     y: { low: low / room, high: high * room, log: true },
   };
   const trend = (n) => scale * n ** slope;
@@ -54,16 +56,16 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
     const inside = `clip-${what}`;
     const ends = [scales.x.low, scales.x.high];
     const line = (f) => path(ends.map((n) => [ground.x(n), ground.y(f(n))]));
-    ground.layer.append(
+    const above = svg("svg", { class: "above", width, height, "aria-hidden": "true" },
       svg("clipPath", { id: inside }, svg("rect", clip)),
       svg("g", { "clip-path": `url(#${inside})` }, constant > 0 && svg("path", { class: "proportional", d: line((n) => constant * n) }), Number.isFinite(slope) && svg("path", { class: "trend", d: line(trend) })),
       marks,
     );
-    picture = { ...ground, width, height, canvas, marks, at: points.map((_, i) => [ground.x(x[i]), ground.y(y[i])]) };
+    picture = { ...ground, width, height, canvas, marks, at: points.map((_, i) => [ground.x(drawn[i]), ground.y(y[i])]) };
     picture.named = named();
     paint();
     mark();
-    return [canvas, ground.root];
+    return [ground.root, canvas, above];
   }
 
   function paint() {

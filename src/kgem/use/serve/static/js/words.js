@@ -44,13 +44,9 @@ export function score(value) {
 
 /** Predictive entropy in nats as a number of answers that are in question. */
 export function plausible(entropy) {
-  const n = Math.exp(entropy);
-  if (n < 1.25) return { number: "1", text: "One answer stands out" };
-  if (n < 10) {
-    const rounded = Number(n.toPrecision(2));
-    return { number: `≈ ${rounded}`, text: `About ${rounded} answers are plausible` };
-  }
-  return { number: `≈ ${count(Math.round(n))}`, text: `About ${count(Math.round(n))} answers are plausible` };
+  const n = Math.round(Math.exp(entropy));
+  if (n <= 1) return { number: "1", text: "One answer stands out" };
+  return { number: `≈ ${count(n)}`, text: `About ${count(n)} answers are plausible` };
 }
 
 /** Where a quantile lies, in words. */
@@ -59,6 +55,14 @@ export function among(quantile, what) {
   if (quantile <= 0.005) return `lower than of nearly all ${what}`;
   const share = Math.round(100 * quantile);
   return share >= 50 ? `higher than of ${share} % of all ${what}` : `lower than of ${100 - share} % of all ${what}`;
+}
+
+/** How a missing fact compares with what an answer that the graph has would get. */
+export function fit(share) {
+  if (share >= 1.15) return "more probable than a known answer would be";
+  if (share >= 0.85) return "as probable as a known answer would be";
+  if (share >= 0.4) return "about half as probable as a known answer would be";
+  return share >= 0.15 ? "less probable than a known answer would be" : "far less probable than a known answer would be";
 }
 
 /** A moment as people nearby would say it. */
