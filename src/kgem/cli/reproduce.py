@@ -202,7 +202,9 @@ def make_cells(
 ) -> list[Cell]:
     """Make the cells that are not there, visibly; those whose fit failed."""
     from kgem.use.reproduce.cells import write_json
+    from kgem.use.reproduce.origin import versions
 
+    versions()  # as of now, and not of when a long command ends
     graphs = _loaded(wanted, given.base, quiet)
     base = use_threads(given.base)
     plan = _Plan(wanted, graphs, results)

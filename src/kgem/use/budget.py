@@ -32,7 +32,7 @@ def within_budget(config: Config, phase: str, seconds: float, left: float) -> Co
 
     `seconds` is what its first epoch took, `left` what remains of the budget after it. At least that epoch stays.
     """
-    coming = PHASES[PHASES.index(phase) :]
+    coming = [each for each in PHASES[PHASES.index(phase) :] if longest(config, each)]
     share = SHARES[phase] / sum(SHARES[each] for each in coming)
     more = int(max(left, 0.0) * (1 - RESERVE) * share / max(seconds, 1e-9))
     if 1 + more >= longest(config, phase):

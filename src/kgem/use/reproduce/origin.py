@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,12 @@ __all__ = ["machine", "now", "versions"]
 PACKAGES = ("kgem", "torch", "numpy", "optuna")
 
 
+@cache
 def versions() -> dict[str, str]:
-    """Of kgem, of the commit if it runs from its repository, and of what it computes with."""
+    """Of kgem, of the commit if it runs from its repository, and of what it computes with.
+
+    As of the first call: what is on disk may change while a long command works with what it has read.
+    """
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,0 +1,107 @@
+"""`kgem reproduce` as a person uses it: cells are made once, kept, gone on with; wrong input ends with a remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kgem.use.run import Run
+from obvious import random_graph
+
+Kgem = Callable[..., tuple[int, str, str]]
+SHORT = ("pretrain.epochs=2", "em.epochs=1", "retrain.epochs=1", "retrain.trial_epochs=1", "pretrain.trial_epochs=1")
+WORDS = ["--dim", "3", "--model", "complex", "--trials", "2", "--threads", "1"]
+WORDS += [word for setting in SHORT for word in ("--set", setting)]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small graph in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGEM_DATA", raising=False)
+    graph = random_graph()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "tiny").mkdir(exist_ok=True)
+        graph.frame(split).write_csv(tmp_path / "tiny" / f"{split}.tsv", separator="\t", include_header=False)
+    return tmp_path
+
+
+def test_cells_are_made_kept_and_put_into_tables(kgem: Kgem, here: Path) -> None:
+    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0", "1")
+    assert code == 0, err
+    assert "cell 1 of 6 (0 done): tiny, complex, K = 3, conventional, seed 0" in err
+    assert "left for all" in err and "trial 2 of 2" in err
+    assert "kgem, after EM: auto" in out
+    files = sorted(path.name for path in (here / "results/table1").iterdir())
+    names = [f"tiny-complex-3-{variant}-{seed}" for variant in ("conventional", "em", "search") for seed in (0, 1)]
+    assert files == ["table1.html", "table1.md", *(f"{name}.json" for name in names)]
+    assert sorted(path.name for path in (here / "runs/table1").iterdir()) == names
+    one = json.loads((here / "results/table1/tiny-complex-3-em-1.json").read_text())
+    before = "kgem reproduce table1 --data tiny --model complex --dim 3 --variants em --seeds 1 --set pretrain.epochs=2"
+    assert one["command"].startswith(before)
+    code, again, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0,1")
+    assert code == 0 and "cell" not in err.split("tables:")[0] and again == out
+    code, again, err = kgem("reproduce", "table1", "--tables-only")
+    assert code == 0 and again == out
+    code, _, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--set", "em.beta=0.3")
+    assert code == 0 and "other settings made it (em.beta)" in err
+
+
+def test_a_stopped_command_goes_on_when_it_is_given_again(
+    kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em"]
+    with monkeypatch.context() as patch:
+        patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
+        code, _, err = kgem(*words)
+    assert code == 130 and "stopped and saved after 1 epochs; go on: give the same command again" in err
+    assert not (here / "results").exists()
+    with Run.open(here / "runs/table1/tiny-complex-3-em-0") as run:
+        assert len(run.records) == 1
+    assert kgem(*words)[0] == 0
+    stopped = json.loads((here / "results/table1/tiny-complex-3-em-0.json").read_text())
+    assert kgem(*words, "--out", "other", "--results", "others")[0] == 0
+    whole = json.loads((here / "others/tiny-complex-3-em-0.json").read_text())
+    assert stopped["metrics"] == whole["metrics"] and stopped["epochs"] == whole["epochs"]
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgem.errors import Collapsed
+    from kgem.fit.phases import ThreePhases
+
+    def collapse(self: ThreePhases) -> None:
+        if self.config.em.epochs:
+            raise Collapsed("q fell back to the prior", remedy="lower em.beta")
+        real(self)
+
+    real = ThreePhases._retrain
+    monkeypatch.setattr(ThreePhases, "_retrain", collapse)
+    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "conventional")
+    assert code == 1 and "conventional" in out and "after EM" not in out
+    assert "q fell back to the prior" in err and "1 of 2 cells failed: tiny-complex-3-em-0" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--data", "nowhere"], "nowhere"),
+        (["--data", "tiny", "--model", "nothing"], "nothing"),
+        (["--data", "tiny", "--variants", "best"], "one of conventional, em, search"),
+        (["--data", "tiny", "--seeds", "one"], "--seeds"),
+        (["--data", "tiny", "--dim", "0"], "whole numbers from 1"),
+        (["--data", "tiny", "--model", "complex", "distmult", "cp", "--dim", "3", "4"], "one for each"),
+        (["--data", "tiny", "--set", "em.nothing=1"], "em.nothing"),
+        (["--data", "tiny", "--time-budget", "soon"], "20m"),
+        (["--data", "tiny", "--strengths", "1", "0.1", "--variants", "search", "--dim", "2"], "0 < low <= high"),
+        (["--tables-only"], "no cells of Table 1"),
+        (["--tables-only", "--results", "tiny/train.tsv"], "is a file"),
+        (["tiny"], "tiny"),
+    ],
+)
+def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, kgem: Kgem) -> None:
+    code, out, err = kgem("reproduce", "table1", *words)
+    assert code == 2 and not out
+    assert said in err

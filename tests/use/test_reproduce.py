@@ -1,0 +1,330 @@
+"""Cells of Table 1: made, stopped, killed and gone on with to the same figures; tables from their JSON files."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kgem.config import Config
+from kgem.errors import Damaged, InputError
+from kgem.use.budget import longest, within_budget
+from kgem.use.fitted import MODES
+from kgem.use.fitting import Prepared, settings
+from kgem.use.model import Model
+from kgem.use.reproduce.cells import Cell, cells, changed_settings, graph_name, read_cell, read_cells, write_json
+from kgem.use.reproduce.making import Maker
+from kgem.use.reproduce.published import published
+from kgem.use.reproduce.table1 import aims, rows_of, table1, write_tables
+from kgem.use.reproduce.tables import mean_and_spread
+from kgem.use.run import Run
+from obvious import random_graph
+
+GRAPH = Prepared(random_graph(), None)
+CELL = Cell("random", "complex", 3, "em", 0, 3)
+PHASE = {"epochs": 2, "batch_size": 40, "patience": 9}
+BASE: dict[str, Any] = {
+    "pretrain": {**PHASE, "candidates": (1.0,)},
+    "em": {**PHASE, "settled": 0.0},
+    "retrain": {**PHASE, "candidates": ((1.0, 0.0), (1.0, 1.0)), "trial_epochs": 1},
+    "run": {"checkpoint_seconds": 0.0, "threads": 1},
+}
+EPOCHS = {"conventional": 2, "search": 2 * 3, "em": 2 + 2 + 2 + 1}
+UNTIMED = {"seconds", "finished", "machine", "curve", "trials", "run", "versions"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def base() -> Config:
+    return settings(None, BASE)
+
+
+def finished(run: Run) -> Model:
+    model = run.carry_on()
+    assert model is not None
+    return model
+
+
+def maker(out: Path, carry_on: Callable[[Run], Model] = finished, **more: Any) -> Maker:
+    given: dict[str, Any] = {"tell": lambda text: None, "measuring": lambda what, done, total: None}
+    return Maker(base=base(), out=out, carry_on=carry_on, **(given | more))
+
+
+def made(out: Path, variant: str = "em", **more: Any) -> dict[str, Any]:
+    return maker(out, **more).make(replace(CELL, variant=variant), GRAPH, "kgem ...")
+
+
+def figures(document: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on time nor on how often the cell was stopped."""
+    trials = [{k: v for k, v in t.items() if k not in ("seconds", "curve")} for t in document.get("trials", [])]
+    return {key: value for key, value in document.items() if key not in UNTIMED} | {"tried": trials}
+
+
+class Stopped(Exception):
+    """As when the user presses Ctrl-C."""
+
+
+def stopping_after(epochs: int) -> Callable[[Run], Model]:
+    def carry_on(run: Run) -> Model:
+        model = run.carry_on(stop=lambda: len(run.records) >= epochs)
+        if model is None:
+            raise Stopped
+        return model
+
+    return carry_on
+
+
+# cells
+
+
+@pytest.mark.parametrize("variant", list(EPOCHS))
+def test_a_cell_has_its_figures_and_where_they_come_from(variant: str, tmp_path: Path) -> None:
+    document = made(tmp_path, variant)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert sum(document["epochs"].values()) == EPOCHS[variant]
+    modes = MODES if variant == "em" else ("point",)
+    assert tuple(document["metrics"]) == modes and document["mode"] in modes
+    with Run.open(Path(document["run"])) as run:
+        model = run.model()
+    assert model is not None
+    for mode in modes:
+        expected = model.evaluate("test", mode).to_dict()
+        assert document["metrics"][mode]["test"]["mrr"] == expected["overall"]["mrr"]
+        assert document["metrics"][mode]["test"]["by_frequency"] == expected["by_frequency"]
+        assert document["metrics"][mode]["valid"]["n"] == 2 * len(GRAPH.data.valid)
+    assert document["facts"]["hash"] == GRAPH.data.content_hash
+    assert document["seconds"] > 0 and {"kgem", "torch", "python"} <= document["versions"].keys()
+
+
+def test_the_variants_differ_in_what_they_say(tmp_path: Path) -> None:
+    conventional, search = made(tmp_path, "conventional"), made(tmp_path, "search")
+    assert conventional["config"]["pretrain"]["strength"] == base().pretrain.strength
+    assert set(conventional["curve"]["candidate"]) == {0}, "no race: the strength is given"
+    best = max(search["trials"], key=lambda trial: trial["mrr"])
+    assert search["strength"]["value"] == best["strength"] == search["config"]["pretrain"]["strength"]
+    assert best["mrr"] == pytest.approx(search["metrics"]["point"]["valid"]["mrr"])
+    kept = sorted(path.name for path in (tmp_path / search["name"]).glob("trial-*"))
+    assert kept == [f"trial-{best['number']:03d}"], "the runs of the others are removed"
+    assert [len(trial["curve"]["mrr"]) for trial in search["trials"]] == [trial["epochs"] for trial in search["trials"]]
+
+
+@pytest.mark.parametrize(("variant", "epochs"), [("em", 1), ("em", 5), ("search", 1), ("conventional", 1)])
+def test_a_stopped_cell_goes_on_to_the_same_figures(variant: str, epochs: int, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        made(tmp_path / "a", variant, carry_on=stopping_after(epochs))
+    assert figures(made(tmp_path / "a", variant)) == figures(made(tmp_path / "b", variant))
+
+
+def _killed(out: str, variant: str, epochs: int) -> None:
+    torch.set_num_threads(1)
+    heard = 0
+
+    def die(record: Any) -> None:
+        nonlocal heard
+        heard += 1
+        if heard == epochs:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def carry_on(run: Run) -> Model:
+        model = run.carry_on(die)
+        assert model is not None
+        return model
+
+    made(Path(out), variant, carry_on=carry_on)
+
+
+@pytest.mark.parametrize(("variant", "epochs"), [("em", 4), ("search", 3)])
+def test_a_killed_cell_goes_on_to_the_same_figures(variant: str, epochs: int, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["kgem.use.reproduce.making", "torch._dynamo", "pytest", "obvious", "optuna"])
+    process = context.Process(target=_killed, args=(str(tmp_path / "a"), variant, epochs))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert figures(made(tmp_path / "a", variant)) == figures(made(tmp_path / "b", variant))
+
+
+def test_a_search_can_be_made_longer_and_goes_on_from_its_trials(tmp_path: Path) -> None:
+    short = maker(tmp_path / "a").make(replace(CELL, variant="search", trials=2), GRAPH, "")
+    ran: list[Path] = []
+
+    def noting(run: Run) -> Model:
+        ran.append(run.folder)
+        return finished(run)
+
+    longer = made(tmp_path / "a", "search", carry_on=noting)
+    assert [path.name for path in ran] == ["trial-003"]
+    assert longer["trials"][:2] == short["trials"]
+    assert figures(longer) == figures(made(tmp_path / "b", "search"))
+
+
+def test_a_search_refuses_another_range_and_a_damaged_list(tmp_path: Path) -> None:
+    made(tmp_path, "search")
+    with pytest.raises(InputError, match="another range of strengths"):
+        made(tmp_path, "search", strengths=(1e-2, 1.0))
+    (tmp_path / "random-complex-3-search-0" / "trials.json").write_text("{}")
+    with pytest.raises(Damaged, match="list of a search's trials"):
+        made(tmp_path, "search")
+    assert len(made(tmp_path, "search", force=True)["trials"]) == 3
+
+
+def test_a_run_of_another_graph_is_refused_and_other_settings_are_told(tmp_path: Path) -> None:
+    document = made(tmp_path, "conventional")
+    cell = replace(CELL, variant="conventional")
+    with pytest.raises(InputError, match="another graph"):
+        maker(tmp_path).make(cell, Prepared(random_graph(seed=5), None), "")
+    told: list[str] = []
+    other = replace(maker(tmp_path, tell=told.append), base=settings(base(), {"pretrain.learning_rate": 0.2}))
+    other.make(cell, GRAPH, "")
+    assert "pretrain.learning_rate" in told[0]
+    assert changed_settings(document, cell, other.base) == ["pretrain.learning_rate"]
+    assert changed_settings(document, cell, settings(base(), {"run.threads": 7})) == []
+
+
+def test_names_of_graphs_and_cells() -> None:
+    assert [graph_name(name) for name in ("FB15k-237", "a/b/My Graph.tsv", "..")] == ["fb15k-237", "my-graph", "graph"]
+    made = cells(["umls", "nations"], [("complex", 5), ("distmult", 10)], ["em", "search"], [0, 1], 4)
+    assert len(made) == len({cell.name for cell in made}) == 16
+    assert made[0].name == "umls-complex-5-em-0" and made[-1].name == "nations-distmult-10-search-1"
+    with pytest.raises(InputError, match="the same name"):
+        cells(["umls", "other/umls"], [("complex", 5)], ["em"], [0], 4)
+    with pytest.raises(InputError, match="no variant is called 'mean'"):
+        cells(["umls"], [("complex", 5)], ["mean"], [0], 4)
+
+
+def test_a_budget_is_not_kept_for_phases_without_epochs() -> None:
+    conventional = replace(CELL, variant="conventional").settings(settings(None, {}))
+    assert longest(within_budget(conventional, "pretrain", 1.0, 50.0), "pretrain") == 1 + 45
+    shared = replace(CELL, variant="search").settings(settings(None, {"run.time_budget": 90.0}))
+    assert shared.run.time_budget == 30.0
+
+
+# published figures
+
+
+def test_published_strengths_are_those_of_the_nearest_size() -> None:
+    n3 = published()
+    assert n3.strength("fb15k-237", "complex", 100, 0.5).value == pytest.approx(6 * 5e-2)
+    assert n3.strength("fb15k", "complex", 120, 0.5).value == pytest.approx(6 * 7.5e-4)
+    assert n3.strength("fb15k", "distmult", 200, 0.5).value == pytest.approx(6 * 7.5e-4), "half as many pairs"
+    assert n3.strength("umls", "complex", 100, 0.5).value == 0.5
+
+
+def test_the_penalty_of_the_published_strength_is_that_of_its_authors() -> None:
+    """kbc adds reg * ||x||^3 of head and tail of each fact and of its reciprocal; ours is Eq. 8 with strength * n."""
+    from kgem.model.prior import Prior, conventional_strengths
+
+    data, reg = GRAPH.data, 0.05
+    table = torch.randn(data.n_entities, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    cubes = Prior(3, complex=True).norm(table)
+    facts = torch.from_numpy(data.reciprocal(data.train)).long()
+    theirs = reg * (cubes[facts[:, 0]].sum() + cubes[facts[:, 2]].sum())
+    strength = float(published().n3["factor"]) * reg
+    seen = torch.tensor(data.entity_counts.tolist()) > 0  # ours also holds those that no fact shows
+    lam = conventional_strengths(data.entity_counts, strength, torch.float64) * seen
+    assert Prior(3, complex=True).penalty(table, lam).item() == pytest.approx(theirs.item())
+
+
+def test_published_figures_name_their_sources() -> None:
+    assert {figure.source for figure in published().figures} <= published().sources.keys()
+    paper = {(f.model, f.graph): f.mrr for f in published().figures if f.who == "the paper, after variational EM"}
+    assert len(paper) == 8 and paper["complex", "fb15k-237"] == 0.365
+
+
+# tables
+
+
+def document(graph: str, variant: str, seed: int, mrr: float, **more: Any) -> dict[str, Any]:
+    """A cell as far as tables look at it."""
+    figures = {"n": 10, "mrr": mrr, "mean_rank": 3.0, "hits_at_1": mrr / 2, "hits_at_3": mrr, "hits_at_10": mrr + 0.2}
+    modes = {"point": 0.0, "mean": -0.1, "bayes": -0.2, "blend": 0.01} if variant == "em" else {"point": 0.0}
+    return {
+        "kind": "kgem-table1-cell",
+        "version": 1,
+        "name": f"{graph}-complex-100-{variant}-{seed}",
+        "graph": graph,
+        "model": "complex",
+        "dim": 100,
+        "variant": variant,
+        "seed": seed,
+        "mode": "point",
+        "metrics": {
+            mode: {"valid": figures | {"mrr": mrr + by}, "test": figures | {"mrr": mrr + by}}
+            for mode, by in modes.items()
+        },
+        "epochs": {"pretrain": 10, "em": 20, "retrain": 5},
+        "seconds": 60.0,
+        **more,
+    }
+
+
+DOCUMENTS = [
+    document("fb15k-237", "em", 0, 0.353),
+    document("fb15k-237", "em", 1, 0.355),
+    document("fb15k-237", "conventional", 0, 0.34),
+    document("wn18rr", "em", 0, 0.465, mode="blend"),
+    document("umls", "search", 0, 0.9, trials=[{}] * 12),
+]
+
+
+def test_tables_have_means_spread_and_the_published_figures_beside_them(tmp_path: Path) -> None:
+    for each in DOCUMENTS:
+        write_json(tmp_path / f"{each['name']}.json", each)
+    assert read_cells(tmp_path) == sorted(DOCUMENTS, key=lambda each: f"{each['name']}.json")
+    markdown, html = (path.read_text() for path in write_tables(tmp_path))
+    assert "0.354 ± 0.001 / 0.554 ± 0.001" in markdown and "0.365 / 0.56" in markdown and "0.35 / 0.54" in markdown
+    assert "**0.364 ± 0.001 / 0.554 ± 0.001**" in markdown and "<b>0.364 ± 0.001 / 0.554 ± 0.001</b>" in html
+    assert "best shared strength of a search (12 trials)" in markdown
+    widths = {line.count("|") for line in markdown.split("## All cells")[1].splitlines() if line.startswith("|")}
+    assert len(widths) == 1
+
+
+def test_rows_are_gathered_over_seeds_and_auto_is_what_the_fit_chose() -> None:
+    rows = {(row.graph, row.label): row for row in rows_of([*DOCUMENTS, document("umls", "em", 3, 0.8, mode="blend")])}
+    assert rows["fb15k-237", "after EM: point (re-trained)"].seeds == (0, 1)
+    assert rows["umls", "after EM: auto"].mean("mrr") == pytest.approx(0.81)
+    assert rows["umls", "after EM: auto without blend"].mean("mrr") == pytest.approx(0.8)
+    assert [table.title for table in table1(DOCUMENTS)] == ["Table 1", "Other graphs"]
+
+
+def test_aims_are_met_or_missed_by_unrounded_means() -> None:
+    table = aims(DOCUMENTS)
+    assert table is not None
+    assert {row[0]: (row[4], row[6]) for row in table.rows} == {
+        "fb15k-237, ComplEx, K = 100": ("yes", "yes"),
+        "wn18rr, ComplEx, K = 100": ("no", "yes"),
+    }
+    assert aims([document("umls", "em", 0, 0.9)]) is None
+
+
+def test_mean_and_spread() -> None:
+    assert mean_and_spread([0.5]) == "0.500" and mean_and_spread([0.4, 0.6]) == "0.500 ± 0.141"
+    assert mean_and_spread([]) == ""
+
+
+def test_files_that_are_no_cells_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no cells of Table 1"):
+        write_tables(tmp_path)
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(InputError, match="is not JSON"):
+        read_cell(tmp_path / "a.json")
+    write_json(tmp_path / "a.json", {"kind": "other"})
+    with pytest.raises(InputError, match="not a cell"):
+        read_cells(tmp_path)
+    write_json(tmp_path / "a.json", {**DOCUMENTS[0], "version": 99})
+    with pytest.raises(InputError, match="another version"):
+        read_cells(tmp_path)
