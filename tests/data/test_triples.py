@@ -396,6 +396,30 @@ def test_rdf_has_no_columns_to_choose() -> None:
     assert facts(b"<urn:kgem:%FF> <c:d> <e:f> .\n", format="nt")[0][0] == "urn:kgem:%FF"
 
 
+@pytest.mark.parametrize("form", ["nt", "nq", "ttl"])
+def test_statements_nested_too_deep_for_the_parser(form: str) -> None:
+    """It would overflow its stack, which ends the process."""
+    deep = b"<a:b> <c:d> " + b"<<( <a:b> <c:d> " * 50_000 + b"<e:f>" + b" )>>" * 50_000 + b" ."
+    assert "'<<'" in failure(b"<a:b> <c:d> <e:f> .\n" + deep, format=form).what
+    if form != "ttl":
+        read = read_triples(io.BytesIO(b"<a:b> <c:d> <e:f> .\n" + deep), format=form, skip_bad=True)
+        assert (read.report.kept, [problem.line for problem in read.report.problems]) == (1, [2])
+    text = b"".join(b'<a:b> <c:d> "std::cout << %d << 1;" .\n' % i for i in range(2_000))
+    assert read_triples(io.BytesIO(text), format=form, literals="keep").report.kept == 2_000
+
+
+def test_entities_of_xml_cannot_grow_without_end() -> None:
+    name = b"http://" + b"x" * 100
+    declared = [b'<!ENTITY e0 "' + name + b'">']
+    declared += [b'<!ENTITY e%d "%s">' % (i, b"&e%d;" % (i - 1) * 10) for i in range(1, 15)]
+    bomb = XML.replace(b"<rdf:RDF", b"<!DOCTYPE rdf:RDF [" + b"\n".join(declared) + b"]>\n<rdf:RDF", 1)
+    error = failure(bomb, format="rdf")
+    assert "characters" in error.what
+    assert str(error.where).startswith("<stream>:5:")
+    modest = XML.replace(b"<rdf:RDF", b"<!DOCTYPE rdf:RDF [" + declared[0] + b"]>\n<rdf:RDF", 1)
+    assert facts(modest.replace(b"http://c", b"&e0;"), format="rdf")[0][2] == name.decode()
+
+
 # ---------------------------------------------------------------- OpenKE
 
 

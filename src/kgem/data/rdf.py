@@ -25,6 +25,10 @@ from kgem.errors import TriplesError
 __all__ = ["read_nq", "read_nt", "read_rdf", "read_ttl", "write_nq", "write_nt", "write_rdf", "write_ttl"]
 
 BATCH = 100_000
+NESTED = 1000  # statements within statements left to the parser, whose stack overflows at some thousands
+LONGEST_ENTITY = 1 << 16  # characters that an entity of XML may stand for; the parser expands those of entities at once
+_LITERAL = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_REFERENCE = re.compile(r"&([^;#&]+);")
 _POSITION = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 
 
@@ -105,15 +109,18 @@ def _read_lines(source: Source, intake: Intake, form: Any) -> None:
 
 def _take_lines(page: Page, start: int, stop: int, batch: _Batch, intake: Intake, form: Any) -> None:
     """Many lines at once; if anything is wrong with them, one by one, to say which."""
+    text = b"\n".join(page.rows[start:stop])
     try:
-        quads = list(ox.parse(input=b"\n".join(page.rows[start:stop]), format=form))
-        if not any(map(batch.fault, quads)):
-            return batch.add(quads)
+        if text.count(b"<<") <= NESTED:
+            quads = list(ox.parse(input=text, format=form))
+            if not any(map(batch.fault, quads)):
+                return batch.add(quads)
     except SyntaxError:
         pass
     for row in range(start, stop):
         problem = None
         try:
+            _bound_nesting(_LITERAL.sub(b"", page.rows[row]).count(b"<<"))
             quads = list(ox.parse(input=page.rows[row], format=form))
             reason = next(filter(None, map(batch.fault, quads)), None)
             if reason:
@@ -127,6 +134,11 @@ def _take_lines(page: Page, start: int, stop: int, batch: _Batch, intake: Intake
     return None
 
 
+def _bound_nesting(n: int) -> None:
+    if n > NESTED:
+        raise SyntaxError(f"more than {NESTED} '<<' in one statement")
+
+
 def _syntax_problem(error: SyntaxError, line: int, column: int | None = None) -> Problem:
     what = _POSITION.sub("", error.msg).strip()
     return Problem(line, f"malformed RDF: {what}", "correct the statement", column or error.offset or 1)
@@ -138,6 +150,7 @@ class _Pieces:
     def __init__(self, stream: IO[bytes], end: bytes) -> None:
         self._pieces = self._split(stream, end)
         self.line, self.column = 1, 1  # where the piece handed over last begins, blanks aside
+        self.nested = 0  # '<<' handed over; to be set back with each statement
         self._next = (1, 1)
 
     def _split(self, stream: IO[bytes], end: bytes) -> Iterator[bytes]:
@@ -159,6 +172,8 @@ class _Pieces:
             piece = piece[:size]
         self.line, start = self._next
         self.column = start + len(piece) - len(piece.lstrip())
+        self.nested += piece.count(b"<<")
+        _bound_nesting(self.nested)
         newlines = piece.count(b"\n")
         self._next = (self.line + newlines, 1 if newlines else start + len(piece))
         return piece
@@ -175,6 +190,8 @@ class _CheckedXml(_Pieces):
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(stream, b">")
         self._xml = expat.ParserCreate()
+        self._xml.EntityDeclHandler = self._declared
+        self._lengths: dict[str, int] = {}  # of what an entity stands for
         self.empty = True
 
     def read(self, size: int = -1) -> bytes:
@@ -184,6 +201,13 @@ class _CheckedXml(_Pieces):
         if not self.empty:
             self._xml.Parse(piece, not piece)
         return piece
+
+    def _declared(self, name: str, is_parameter: bool, value: str | None, *_: str | None) -> None:
+        """An entity may be made of others that are made of others: a few lines can stand for more than memory holds."""
+        inner = _REFERENCE.findall(value or "")
+        self._lengths[name] = len(value or "") + sum(self._lengths.get(each, 0) for each in inner)
+        if self._lengths[name] > LONGEST_ENTITY:
+            raise SyntaxError(f"the entity {name!r} stands for more than {LONGEST_ENTITY:,} characters")
 
 
 def read_ttl(source: Source, intake: Intake) -> None:
@@ -215,6 +239,7 @@ def _read_stream(pieces: _Pieces, intake: Intake, form: Any) -> None:
     batch = _Batch(intake, renumber=True)
     try:
         for quad in ox.parse(input=cast("IO[bytes]", pieces), format=form):
+            pieces.nested = 0
             reason = batch.fault(quad)
             if reason:
                 intake.reject([Problem(pieces.line, reason, _remedy(reason), pieces.column)], 1)
