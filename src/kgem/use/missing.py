@@ -151,14 +151,16 @@ class _Best(NamedTuple):
 
     def joined(self, block: Tensor, start: int) -> _Best:
         """The highest of these and a block (b, N_e) of queries from `start` on."""
-        # Few entries reach the list once it is full: to look for those is far quicker than to order the block.
+        # Few entries reach the list once it is full: to look for those is far quicker than to order the block. Before
+        # that, as many rows as the list has places give a bound: each has an entry as high as its highest.
+        columns, every = block.shape[1], block.view(-1)
         least = float(self.logs[-1]) if len(self.logs) == self.most else -torch.inf
-        columns = block.shape[1]
-        cells = (block.view(-1) > least).nonzero()[:, 0]
-        logs, places = block.view(-1)[cells].topk(min(self.most, len(cells)))
+        if len(block) >= self.most:
+            least = max(least, float(block.amax(1).topk(self.most).values[-1]))
+        cells = (every >= least if least > -torch.inf else every > least).nonzero()[:, 0]
+        logs, places = every[cells].topk(min(self.most, len(cells)))
         rows, tails = cells[places] // columns + start, cells[places] % columns
-        every = torch.cat([self.logs, logs])
-        logs, places = every.sort(descending=True, stable=True)
+        logs, places = torch.cat([self.logs, logs]).sort(descending=True, stable=True)
         kept = places[: self.most]
         return _Best(
             logs[: self.most], torch.cat([self.rows, rows])[kept], torch.cat([self.tails, tails])[kept], self.most

@@ -171,7 +171,9 @@ def similar(model: Fitted, entity: str, top: int = 10, mode: str = "auto") -> li
     if top < 1:
         raise InputError(f"cannot list {top} entities", remedy="ask for at least one")
     place, table = model.data.entities.id(entity), model.tables(mode).entities
-    cosines = torch.nn.functional.cosine_similarity(table, table[place], dim=1)  # (N_e,)
+    sizes = torch.linalg.vector_norm(table, dim=1)  # (N_e,)
+    # As one product: torch's cosine_similarity takes ten times as long.
+    cosines = torch.mv(table, table[place]) / (sizes * sizes[place]).clamp_min(torch.finfo(table.dtype).tiny)
     cosines[place] = -torch.inf
     values, ids = cosines.topk(min(top, len(table) - 1))
     return [

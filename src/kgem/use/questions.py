@@ -13,20 +13,34 @@ __all__ = ["good_questions"]
 
 LOOKED_AT = 200  # facts that are ranked to choose from
 WELL = 3  # up to this rank a fact is answered well
+READABLE = 30  # right answers
 
 
 def good_questions(model: Fitted, most: int = 6) -> list[Query]:
-    """At most so many questions: the well answered first, one for each relation as long as there are enough."""
-    facts = _some_facts(model.data)
-    ranks = rank(model.scorer(), facts, model.data.filter_index).pessimistic
-    counts = model.data.entity_counts[facts[:, 0]]
-    order = np.lexsort((-counts, ranks > WELL))  # of the well answered those about what is known best
+    """At most so many questions: the well answered first, one for each relation as long as there are enough.
+
+    Two of three ask for the tail; those with a list of right answers that one can read come before the others.
+    """
+    data, facts = model.data, _some_facts(model.data)
+    ranks = rank(model.scorer(), facts, data.filter_index).pessimistic
+    places = data.filter_index.find(facts[:, 0], facts[:, 1])
+    long = data.filter_index.counts[places] > READABLE
+    order = np.lexsort((-data.entity_counts[facts[:, 0]], long, ranks > WELL))
     asked = facts[order, :2]
-    _, first = np.unique(asked[:, 1] % model.data.n_relations, return_index=True)
-    rest = np.setdiff1d(np.arange(len(asked)), first)
-    chosen = asked[np.concatenate([np.sort(first), rest])]
-    different = np.sort(np.unique(chosen, axis=0, return_index=True)[1])
-    return [_query(model.data, *chosen[place].tolist()) for place in different[:most]]
+    asked = asked[np.sort(np.unique(asked, axis=0, return_index=True)[1])]
+    backwards = asked[:, 1] >= data.n_relations
+    n_heads = max(most // 3, most - int((~backwards).sum()))
+    tails, heads = _varied(asked[~backwards])[: most - n_heads], _varied(asked[backwards])
+    again = np.isin(heads[:, 1] - data.n_relations, tails[:, 1])
+    chosen = np.concatenate([tails, heads[np.argsort(again, kind="stable")][:n_heads]])
+    return [_query(data, entity, relation) for entity, relation in chosen.tolist()]
+
+
+def _varied(asked: IntArray) -> IntArray:
+    """Questions (n, 2) with the first of each relation before all others."""
+    first = np.sort(np.unique(asked[:, 1], return_index=True)[1])
+    varied: IntArray = np.concatenate([asked[first], np.delete(asked, first, axis=0)])
+    return varied
 
 
 def _some_facts(data: Dataset) -> IntArray:

@@ -38,6 +38,7 @@ MOST_FACTS = 1000  # missing or doubtful ones that are looked for, however few a
 MEMORY = 2**28  # bytes that a search for them may use
 REMEMBERED = 256  # answers, entities: to go back and forth costs nothing
 EXAMPLES = 6
+SAMPLED_SCORES = 5_000_000  # at most, for how sure a relation is: it takes a softmax per relation and sample
 
 LOG = logging.getLogger(__name__)
 
@@ -116,7 +117,9 @@ class Explorer:
     def _predicted(
         self, head: str | None, relation: str | None, tail: str | None, top: int, new_only: bool, mode: str
     ) -> Document:
-        return self.model.predict(head, relation, tail, top, new_only, mode).to_dict()
+        sampled = self.model.n_samples * self.model.data.n_relations * self.model.data.n_entities
+        uncertainty = relation is not None or sampled <= SAMPLED_SCORES
+        return self.model.predict(head, relation, tail, top, new_only, mode, uncertainty).to_dict()
 
     def entity(self, label: str, limit: int) -> Document:
         """One entity as a whole."""
