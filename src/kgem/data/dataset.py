@@ -19,7 +19,7 @@ from kgem.errors import DatasetError
 if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
 
-__all__ = ["SPLITS", "Dataset", "IntArray", "LongArray", "QueryIndex", "Vocabulary", "reciprocal"]
+__all__ = ["COLUMNS", "SPLITS", "Dataset", "IntArray", "LongArray", "QueryIndex", "Vocabulary", "encode", "reciprocal"]
 
 SPLITS = ("train", "valid", "test")
 COLUMNS = ("head", "relation", "tail")
@@ -118,7 +118,7 @@ class Dataset:
         ends = [frame[column].unique() for frame in text.values() for column in ("head", "tail")]
         entities = pl.concat(ends).unique().sort()
         relations = pl.concat([frame["relation"].unique() for frame in text.values()]).unique().sort()
-        facts = {split: _encode(frame, entities, relations) for split, frame in text.items()}
+        facts = {split: encode(frame, entities, relations) for split, frame in text.items()}
         once = {s: _first_places(f, len(entities), len(relations)) for s, f in facts.items()}
         again = {split: report.duplicates for split, report in (reports or {}).items()}
         more = {split: frame.drop(COLUMNS) for split, frame in frames.items()}
@@ -239,7 +239,7 @@ class Dataset:
         return f"<Dataset {self.name}: {symbols}, {sizes} facts>"
 
 
-def _encode(frame: pl.DataFrame, entities: pl.Series, relations: pl.Series) -> IntArray:
+def encode(frame: pl.DataFrame, entities: pl.Series, relations: pl.Series) -> IntArray:
     """Labels to ids by hash look-up, (n, 3)."""
     entity, relation = pl.Enum(entities), pl.Enum(relations)
     facts = np.empty((len(frame), 3), dtype=np.int32)

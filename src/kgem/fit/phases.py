@@ -8,12 +8,14 @@ misses it. So the re-training strengths are
 
 with the shared strength that pre-training settled on. (a, c) is settled by a short race on validation MRR: every
 candidate re-trains a few epochs from the EM means, and the one that leads goes on. a = 1, c = 0 is the paper's
-recipe. Pre-training settles its one shared strength the same way.
+recipe. Pre-training settles its one shared strength the same way; while the strongest or the weakest of its
+candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -25,6 +27,7 @@ from torch import Tensor
 from kgem.config import Config, EMConfig, PretrainConfig, RetrainConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
+from kgem.fit.growing import WarmStart, measure_em, measure_point
 from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, point_estimate
 from kgem.fit.variational_em import EMState, variational_em
 from kgem.model.embeddings import Embeddings
@@ -55,6 +58,7 @@ class Race:
     best: float = float("-inf")
     leading: dict[str, Tensor] = field(default_factory=dict)  # the leader's state, to go on from
     leading_numbers: dict[str, Any] = field(default_factory=dict)
+    joined: list[float] = field(default_factory=list)  # candidates beyond those of the settings
 
     def note(self) -> None:
         """Mutates: the candidate has had its trial; keep its state if it leads, and turn to the next."""
@@ -75,6 +79,7 @@ class Race:
             "leader": self.leader,
             "best": self.best,
             "leading": dict(self.leading_numbers),
+            "joined": list(self.joined),
         }
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
@@ -83,6 +88,7 @@ class Race:
         self.candidate, self.leader, self.best = numbers["candidate"], numbers["leader"], numbers["best"]
         self.leading = {name: tensor.clone() for name, tensor in below("leading.", tensors).items()}
         self.leading_numbers = dict(numbers["leading"])
+        self.joined = list(numbers["joined"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +101,22 @@ class FitResult:
     mix: tuple[float, float]  # the (a, c) that re-training settled on
     epochs: dict[str, int]  # spent in each phase, trials and restarts included
     events: tuple[dict[str, Any], ...]  # what went wrong on the way and was put right
+    shared: float  # the multiple of the shared strength that pre-training settled on
 
 
 class ThreePhases:
     """A fit in progress. `run` carries it to its end; `tensors` and `numbers` are all that a checkpoint needs."""
 
     def __init__(
-        self, data: Dataset, config: Config, validate: Validate | None = None, on_epoch: OnEpoch | None = None
+        self,
+        data: Dataset,
+        config: Config,
+        validate: Validate | None = None,
+        on_epoch: OnEpoch | None = None,
+        warm: WarmStart | None = None,
     ) -> None:
         self.config = config
+        self._warm = warm
         self.phase = "pretrain"
         self._validate = validate
         self._on_epoch = on_epoch
@@ -158,16 +171,21 @@ class ThreePhases:
     @property
     def shared_factor(self) -> float:
         """The multiple of the shared strength that leads the race of pre-training."""
-        return self.config.pretrain.candidates[max(self._pretraining.leader, 0)]
+        return self.factors[max(self._pretraining.leader, 0)]
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """The multiples of the shared strength that race, those that joined included."""
+        return (*self.config.pretrain.candidates, *self._pretraining.joined)
 
     @property
     def candidate(self) -> int | None:
         """Whose turn it is in the race of this phase; none in EM."""
         race = {"pretrain": self._pretraining, "retrain": self.race}.get(self.phase)
-        runners = {"pretrain": self.config.pretrain.candidates, "retrain": self.config.retrain.candidates}
         if race is None:
             return None
-        return race.candidate if race.candidate < len(runners[self.phase]) else race.leader
+        runners = len(self.factors if self.phase == "pretrain" else self.config.retrain.candidates)
+        return race.candidate if race.candidate < runners else race.leader
 
     def rule_strengths(self, factor: float = 1.0) -> Strengths:
         """Eq. 6, or its uniform variant, for both tables."""
@@ -191,7 +209,15 @@ class ThreePhases:
         means, log_stds = self.em.best, self.em.best_log_stds
         q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
         mix = self.config.retrain.candidates[self.race.leader]
-        return FitResult(self.race.state.best, q, self.em.strengths, mix, dict(self.epochs), tuple(self.events))
+        return FitResult(
+            point=self.race.state.best,
+            posterior=q,
+            strengths=self.em.strengths,
+            mix=mix,
+            epochs=dict(self.epochs),
+            events=tuple(self.events),
+            shared=self.shared_factor,
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of everything in the fit that is a tensor: with `numbers`, all that `restore` needs."""
@@ -215,9 +241,9 @@ class ThreePhases:
         self.epochs = dict(numbers["epochs"])
         self.events = [dict(event) for event in numbers["events"]]
         if "em" in numbers:
-            self.em = self._start_em()
+            self.em = self._start_em(measured=False)
         if "race" in numbers:
-            self.race = Race(self._start_retraining())
+            self.race = Race(self._start_retraining(measured=False))
         for part, state in self._states().items():
             state.restore(below(f"{part}.", tensors), numbers[part])
         if NEGATIVES in tensors:  # checkpoints of before the margin loss have none
@@ -229,17 +255,36 @@ class ThreePhases:
         return {part: state for part, state in states.items() if state is not None}
 
     def _pretrain(self) -> None:
-        config = self.config.pretrain
-        self._run_race(self._pretraining, config, config.candidates, self.rule_strengths, self._start_pretraining)
+        self._run_race(
+            self._pretraining,
+            self.config.pretrain,
+            lambda: self.factors,
+            self.rule_strengths,
+            self._start_pretraining,
+            self._join_pretraining,
+        )
         self.em = self._start_em()
         self.phase = "em"
 
+    def _join_pretraining(self) -> None:
+        """Mutates: while one at the edge leads, a further candidate joins the race."""
+        race, more = self._pretraining, len(self._pretraining.joined) < self.config.pretrain.extensions
+        if more and race.candidate == len(self.factors) and math.isfinite(race.best):
+            race.joined.extend(beyond(self.factors, race.leader))
+
     def _start_pretraining(self) -> PointState:
         self._negatives.set_state(self._generator("negatives").get_state())  # the same tails for every candidate
-        return PointState.start(self._start.clone(), self.config.pretrain, self._generator("pretrain"))
+        start = self._start.clone()
+        if self._warm is not None:
+            q = self._warm.posterior
+            start = self._start.with_tables(q.entities.mean.clone(), q.relations.mean.clone())
+        return PointState.start(start, self.config.pretrain, self._generator("pretrain"))
 
-    def _start_em(self) -> EMState:
+    def _start_em(self, *, measured: bool = True) -> EMState:
+        """Phase 2 at its beginning; whoever restores another state has no need for measured accumulators."""
         config, means = self.config.em, self.pretraining.best.clone()
+        if self._warm is not None:
+            return self._go_on_with_em(means, self._warm, measured)
         strengths = self.rule_strengths(self.shared_factor)
         if config.initial_strengths == "optimal":
             optima = (
@@ -250,6 +295,18 @@ class ThreePhases:
         state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
         if config.carry_accumulators and config.optimizer == self.config.pretrain.optimizer:
             state.mean_optimizer.restore(self.pretraining.optimizer.state())
+        return state
+
+    def _go_on_with_em(self, means: Embeddings, warm: WarmStart, measured: bool) -> EMState:
+        """EM from q and strengths of an earlier fit. Validation may know nothing of new symbols: the latest counts."""
+        config, strengths = self.em_config(), Strengths(*(lam.clone() for lam in warm.strengths))
+        state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
+        for log_stds in (state.log_stds, state.best_log_stds):
+            log_stds.entities.copy_(warm.posterior.entities.log_std)
+            log_stds.relations.copy_(warm.posterior.relations.log_std)
+        state.stopping.latest = True
+        if measured and config.carry_accumulators:
+            measure_em(state, self.objective, self.prior, config, warm)
         return state
 
     def em_config(self) -> EMConfig:
@@ -289,11 +346,24 @@ class ThreePhases:
         LOG.warning("%s; it starts again from the pre-trained tables with beta = %g", what, self.em_config().beta)
         self.em = self._start_em()
 
-    def _start_retraining(self) -> PointState:
+    def _start_retraining(self, *, measured: bool = True) -> PointState:
         assert self.em is not None
         config = self.config.retrain
+        if self._warm is not None and config.start == "warm":
+            return self._go_on_with_retraining(self.em.best, self._warm, measured)
         start = self.em.best.clone() if config.start == "warm" else self._start.clone()
         return PointState.start(start, config, self._generator("retrain"))
+
+    def _go_on_with_retraining(self, means: Embeddings, warm: WarmStart, measured: bool) -> PointState:
+        """Re-training from the tables of an earlier fit, and for new symbols from the EM means; the latest counts."""
+        config = self.config.retrain
+        tables = zip(warm.new, means.tables(), warm.point, strict=True)
+        start = means.with_tables(*(torch.where(new[:, None], mean, old) for new, mean, old in tables))
+        state = PointState.start(start, config, self._generator("retrain"))
+        state.stopping.latest = True
+        if measured and self.config.em.carry_accumulators:
+            measure_point(state, self.objective, self.retraining_strengths(*config.candidates[0]), config, warm)
+        return state
 
     def retraining_strengths(self, a: float, c: float) -> Strengths:
         """a * learned + c * shared * n, where shared * n is what pre-training settled on (Eq. 6)."""
@@ -307,7 +377,7 @@ class ThreePhases:
         self._run_race(
             self.race,
             config,
-            config.candidates,
+            lambda: config.candidates,
             lambda candidate: self.retraining_strengths(*candidate),
             self._start_retraining,
         )
@@ -317,22 +387,24 @@ class ThreePhases:
         self,
         race: Race,
         config: PretrainConfig | RetrainConfig,
-        candidates: Sequence[C],
+        candidates: Callable[[], Sequence[C]],
         strengths: Callable[[C], Strengths],
         start: Callable[[], PointState],
+        join: Callable[[], None] = lambda: None,
     ) -> None:
         """Mutates: every candidate's strengths are tried for some epochs, those that lead on validation to the end."""
         trial = config.model_copy(update={"epochs": min(config.trial_epochs, config.epochs)})
-        if len(candidates) == 1:
+        if len(candidates()) == 1:
             race.candidate, race.leader = 1, 0
-        while race.candidate < len(candidates):
-            self._point_estimate(race.state, strengths(candidates[race.candidate]), trial)
+        while race.candidate < len(candidates()):
+            self._point_estimate(race.state, strengths(candidates()[race.candidate]), trial)
             race.note()
-            if race.candidate < len(candidates):
+            join()
+            if race.candidate < len(candidates()):
                 race.state = start()
             else:
                 race.state.restore(race.leading, race.leading_numbers)
-        self._point_estimate(race.state, strengths(candidates[race.leader]), config)
+        self._point_estimate(race.state, strengths(candidates()[race.leader]), config)
 
     def _point_estimate(self, state: PointState, strengths: Strengths, config: TrainConfig) -> None:
         objective = self.pretraining_objective if self.phase == "pretrain" else self.objective
@@ -342,6 +414,16 @@ class ThreePhases:
         self.epochs[self.phase] += 1
         if self._on_epoch is not None:
             self._on_epoch(self, self.phase, record)
+
+
+def beyond(factors: Sequence[float], leader: int) -> list[float]:
+    """One more factor on the side where the leader is the last, as far from it as its neighbour; none if it is not."""
+    ordered = sorted(set(factors))
+    if len(ordered) > 1 and factors[leader] == ordered[-1]:
+        return [ordered[-1] * ordered[-1] / ordered[-2]]
+    if len(ordered) > 1 and factors[leader] == ordered[0]:
+        return [ordered[0] * ordered[0] / ordered[1]]
+    return []
 
 
 def prefixed(prefix: str, named: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,19 +9,23 @@ __all__ = ["Collapse", "EarlyStopping", "Settling"]
 
 @dataclass
 class EarlyStopping:
-    """Stops once `patience` values in a row have failed to beat the best by `min_gain`."""
+    """Stops once `patience` values in a row have failed to beat the best by `min_gain`; never if the latest counts."""
 
     patience: int
     min_gain: float = 0.0
     best: float = float("-inf")
     best_epoch: int = 0
     waited: int = 0
+    latest: bool = False  # whether the latest counts as the best, for what the values cannot judge
 
     def update(self, value: float, epoch: int) -> bool:
         """Mutates: take note of a value; true if it is the best so far.
 
         A gain below min_gain is kept as the best but does not buy more patience.
         """
+        if self.latest:
+            self.best, self.best_epoch = value, epoch
+            return True
         self.waited = 0 if value > self.best + self.min_gain else self.waited + 1
         if value > self.best:
             self.best, self.best_epoch = value, epoch

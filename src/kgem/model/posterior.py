@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kgem.errors import ConfigError
+from kgem.model.prior import Prior
 
 __all__ = ["Gaussian", "Posterior", "fill_normal"]
 
@@ -33,6 +34,12 @@ class Gaussian:
         if not std > 0:
             raise ConfigError(f"a standard deviation of {std} is not positive", remedy="the paper starts with 0.2")
         return cls(mean=table.detach().clone(), log_std=torch.full_like(table, math.log(std)))
+
+    @classmethod
+    def of_prior(cls, prior: Prior, strengths: Tensor, width: int) -> Gaussian:
+        """Rows about which nothing is known yet: of all q, the one nearest to the prior of these strengths, (rows,)."""
+        log_std = prior.closest_log_std(strengths, width)[:, None].expand(-1, width).contiguous()
+        return cls(mean=torch.zeros_like(log_std), log_std=log_std)
 
     @property
     def std(self) -> Tensor:

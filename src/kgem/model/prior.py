@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kgem.errors import ConfigError
 
-__all__ = ["Prior", "Strengths", "conventional_strengths", "uniform_strengths"]
+__all__ = ["Prior", "Strengths", "conventional_strengths", "similar_strengths", "uniform_strengths"]
 
 Counts = Tensor | npt.NDArray[np.int64]
 
@@ -95,6 +95,16 @@ class Prior:
         blocks = [self._expected_norm(mean[rows], log_std[rows].exp()) for rows in _blocks(mean)]
         return torch.cat(blocks)
 
+    def closest_log_std(self, strengths: Tensor, width: int) -> Tensor:
+        """The xi, (rows,), of the centred Gaussian nearest to the prior: KL(q || p) is least where Eq. 17 holds.
+
+        With zero mean E ||x||_p^p = c sigma^p, and the derivative of lambda/p c sigma^p - K' log sigma vanishes
+        where lambda c sigma^p = K'. It is all that is known about a symbol without facts.
+        """
+        centred = torch.zeros(1, width, dtype=torch.float64)
+        constant = float(self.expected_norm(centred, centred))
+        return (math.log(width / constant) - strengths.log()) / self.p
+
     def _norm(self, x: Tensor) -> Tensor:
         if self.p == 2:
             return x.square().sum(1)
@@ -120,6 +130,25 @@ def uniform_strengths(counts: Counts, strength: float, dtype: torch.dtype = torc
     """The uniform variant of Eq. 6: lambda_i = strength * mean(n) for every i."""
     occurrences = _at_least_one(counts, torch.float64)
     return torch.full_like(occurrences, strength * float(occurrences.mean()), dtype=dtype)
+
+
+def similar_strengths(counts: Counts, strengths: Tensor, new_counts: Counts, nearest: int = 32) -> Tensor:
+    """Strengths for new symbols: the geometric mean of those of the known ones with the most similar counts, (new,).
+
+    Learned strengths follow counts, but no fixed rule (Fig. 3): this one is read off what was learned. Symbols that
+    training never showed have told nothing, and are left out if there are others.
+    """
+    known = torch.as_tensor(np.array(counts)).to(strengths.device)
+    seen = known > 0 if bool((known > 0).any()) else known >= 0
+    order = torch.argsort(known[seen], stable=True)
+    ordered = known[seen][order].contiguous()  # ascending
+    logs = strengths[seen][order].double().log()
+    sums = torch.cat([logs.new_zeros(1), logs.cumsum(0)])
+    size = min(nearest, len(ordered))
+    wanted = torch.as_tensor(np.array(new_counts)).to(ordered)
+    middle = (torch.searchsorted(ordered, wanted) + torch.searchsorted(ordered, wanted, right=True)) // 2
+    first = (middle - size // 2).clamp(0, len(ordered) - size)
+    return ((sums[first + size] - sums[first]) / size).exp().to(strengths.dtype)
 
 
 def _at_least_one(counts: Counts, dtype: torch.dtype) -> Tensor:
