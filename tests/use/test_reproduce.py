@@ -20,7 +20,8 @@ from kgem.use.budget import longest, within_budget
 from kgem.use.fitted import MODES
 from kgem.use.fitting import Prepared, settings
 from kgem.use.model import Model
-from kgem.use.reproduce.cells import Cell, cells, changed_settings, graph_name, read_cell, read_cells, write_json
+from kgem.use.reproduce.cells import Cell, cells, changed_settings, graph_name, read_cell, read_cells
+from kgem.use.reproduce.documents import write_json
 from kgem.use.reproduce.making import Maker
 from kgem.use.reproduce.published import published
 from kgem.use.reproduce.table1 import aims, rows_of, table1, write_tables
@@ -323,7 +324,7 @@ def test_files_that_are_no_cells_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not JSON"):
         read_cell(tmp_path / "a.json")
     write_json(tmp_path / "a.json", {"kind": "other"})
-    with pytest.raises(InputError, match="not a cell"):
+    with pytest.raises(InputError, match="not a document of kind kgem-table1-cell"):
         read_cells(tmp_path)
     write_json(tmp_path / "a.json", {**DOCUMENTS[0], "version": 99})
     with pytest.raises(InputError, match="another version"):

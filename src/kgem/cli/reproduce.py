@@ -201,7 +201,7 @@ def make_cells(
     wanted: Sequence[Cell], given: _Given, out: Path, results: Path, *, force: bool, quiet: bool
 ) -> list[Cell]:
     """Make the cells that are not there, visibly; those whose fit failed."""
-    from kgem.use.reproduce.cells import write_json
+    from kgem.use.reproduce.documents import write_json
     from kgem.use.reproduce.origin import versions
 
     versions()  # as of now, and not of when a long command ends

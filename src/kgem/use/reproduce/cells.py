@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kgem.config import Config
-from kgem.data.files import writing
-from kgem.errors import ConfigError, InputError
+from kgem.errors import ConfigError
 from kgem.settings import differences
 from kgem.use.fitting import settings
+from kgem.use.reproduce.documents import Document, read_document, read_folder
 from kgem.use.reproduce.published import SharedStrength, published
 from kgem.use.run import LENGTHS
 
 __all__ = [
+    "KIND",
     "VARIANTS",
     "Cell",
-    "Document",
     "cells",
     "changed_settings",
     "graph_name",
     "read_cell",
     "read_cells",
-    "write_json",
 ]
 
-KIND, VERSION = "kgem-table1-cell", 1
+KIND = "kgem-table1-cell"
 VARIANTS = ("conventional", "em", "search")
 # What a run is on is written down, but does not make it another cell.
 CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device"}
-
-Document = Mapping[str, Any]  # a cell's JSON
 
 
 @dataclass(frozen=True)
@@ -128,39 +125,11 @@ def changed_settings(document: Document, cell: Cell, base: Config) -> list[str]:
     return [name for name in differences(before, cell.settings(base)) if name not in free]
 
 
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document whole or not at all; its folder is made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        remedy = "choose a folder that you can write to"
-        raise InputError(f"cannot be made: {error.strerror}", where=str(path.parent), remedy=remedy) from error
-    with writing(path) as file:
-        file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
-
-
 def read_cell(path: Path) -> dict[str, Any]:
     """A cell's JSON."""
-    remedy = f"remove it and run the command again: {path}"
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the folder") from error
-    except ValueError as error:
-        raise InputError(f"is not JSON: {error}", where=str(path), remedy=remedy) from error
-    if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise InputError("is not a cell of Table 1", where=str(path), remedy=remedy)
-    if document.get("version") != VERSION:
-        raise InputError("was written by another version of kgem", where=str(path), remedy=remedy)
-    return document
+    return read_document(path, KIND)
 
 
 def read_cells(folder: Path) -> list[dict[str, Any]]:
     """All cells in a folder, by name."""
-    return [read_cell(path) for path in _files(folder)]
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    if folder.exists() and not folder.is_dir():
-        raise InputError("is a file, not a folder", where=str(folder), remedy="name the folder of the JSON files")
-    yield from sorted(folder.glob("*.json"))
+    return read_folder(folder, KIND)

@@ -22,7 +22,8 @@ from kgem.settings import differences
 from kgem.use.fitted import MODES
 from kgem.use.fitting import Prepared
 from kgem.use.model import Model
-from kgem.use.reproduce.cells import CARRIED_OUT, KIND, VERSION, Cell, write_json
+from kgem.use.reproduce.cells import CARRIED_OUT, KIND, Cell
+from kgem.use.reproduce.documents import VERSION, write_json
 from kgem.use.reproduce.origin import machine, now, versions
 from kgem.use.run import LENGTHS, Run, is_run, read_log
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kgem.data.files import writing
 from kgem.errors import InputError
-from kgem.use.reproduce.cells import Document, read_cells
+from kgem.use.reproduce.cells import read_cells
+from kgem.use.reproduce.documents import Document, write_text
 from kgem.use.reproduce.published import Figure, published
 from kgem.use.reproduce.tables import Table, html_page, mean_and_spread
 
@@ -214,6 +214,5 @@ def write_tables(results: Path) -> list[Path]:
         "table1.html": html_page("Table 1", lead, tables),
     }
     for name, text in texts.items():
-        with writing(results / name) as file:
-            file.write(text.encode())
+        write_text(results / name, text)
     return [results / name for name in texts]
