@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from kgem.cli import demo, watch
+from kgem.cli.console import counted
 from kgem.cli.watch import Watch
 from kgem.config import Config
 from kgem.errors import ArtifactError
@@ -137,10 +138,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(kgem: Kgem, monkeypatch: pytest.Monk
         interrupt(pressed, epoch)
         code, out, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)
     assert code == 130 and out == ""
-    assert f"stopped and saved after {epoch} epochs; go on: kgem resume a" in err
+    assert f"stopped and saved after {counted(epoch, 'epoch')}; go on: kgem resume a" in err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     code, _, err = kgem("resume", "a")
-    assert code == 0 and f"goes on after {epoch} epochs" in err
+    assert code == 0 and f"goes on after {counted(epoch, 'epoch')}" in err
     assert all(torch.equal(t, tables("whole")[name]) for name, t in tables("a").items())
     assert len(read_log(Path("a"))) == EPOCHS
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsJson",
+    "can_draw",
+    "counted",
     "emit",
     "emit_bytes",
     "emit_json",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 120  # columns where there is no terminal to ask
+NARROWEST = 12  # columns of text, before a table becomes wider than the terminal
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -41,6 +44,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 def plain(text: object) -> str:
     """Text from a file or a user, safe to show: control characters become visible escapes."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text))
+
+
+def counted(number: int, what: str) -> str:
+    """1 epoch, 2 epochs."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def emit(*things: Any) -> None:
@@ -73,7 +81,13 @@ def emit_bytes(file: Path) -> None:
 
 def say(*things: Any) -> None:
     """Print to stderr: what happens, what was found on the way."""
-    _print(sys.stderr, things)
+    told = sys.stderr.isatty()
+    _print(sys.stderr, [paragraph(thing) if told and isinstance(thing, str) else thing for thing in things])
+
+
+def can_draw() -> bool:
+    """Whether stderr is a terminal on which bars can move."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 def heading(text: str, *, space: bool = True) -> Text:
@@ -95,14 +109,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, left: int = 
     from rich import box
     from rich.table import Table
 
+    cells = [[_cell(value) for value in row] for row in rows]
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for place, name in enumerate(columns):
+        longest = max(map(len, (name, *(row[place] for row in cells))))
         if place < left:
-            made.add_column(name, overflow="fold")
+            made.add_column(name, overflow="fold", min_width=min(longest, NARROWEST))
         else:
-            made.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        made.add_row(*(_cell(value) for value in row))
+            made.add_column(name, justify="right", no_wrap=True, min_width=longest)
+    for row in cells:
+        made.add_row(*row)
     return made
 
 
@@ -154,6 +170,9 @@ def _rendered(thing: Any, file: IO[str]) -> str:
 
     width = None if file.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
     console = Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    if not isinstance(thing, Text):  # numbers are whole, even where lines then break
+        wide = console.options.update_width(10 * PIPE_WIDTH)
+        console.width = max(console.width, console.measure(thing, options=wide).minimum)
     with console.capture() as capture:
         console.print(thing, soft_wrap=isinstance(thing, Text) and not file.isatty())
     return capture.get()

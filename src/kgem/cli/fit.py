@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, emit, emit_json, plain, say, table
+from kgem.cli.console import AsJson, counted, emit, emit_json, plain, say, table
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
 from kgem.cli.results import given_files
@@ -144,7 +144,7 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
         with asked_to_stop() as stop:
             if plan and not quiet:
                 tell_plan(run)
-            with Watch(run, quiet=quiet) as watch:
+            with Watch(run, stop, quiet=quiet) as watch:
                 model = run.carry_on(watch, stop)
     except KeyboardInterrupt:
         say(f"stopped without saving; the last checkpoint is there; {goes_on}")
@@ -153,7 +153,7 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
         say(f"the run is in {plain(run.folder)}")
         raise
     if model is None:
-        say(f"stopped and saved after {len(run.records):,} epochs; {goes_on}")
+        say(f"stopped and saved after {counted(len(run.records), 'epoch')}; {goes_on}")
         raise typer.Exit(INTERRUPTED)
     return model
 
@@ -173,13 +173,13 @@ def tell_plan(run: Run) -> None:
     need = fit_memory(sum(t.numel() * t.element_size() for t in tables))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
-        f"about {size(need)} of memory; {config.device}, {_threads()} thread{'s' * (_threads() != 1)}"
+        f"about {size(need)} of memory; {config.device}, {counted(_threads(), 'thread')}"
     )
     done = dict(phases.epochs)
     left = epochs_left(config, phases.phase, done) if phases.phase in done else 0
     each = run.training.seconds_per_epoch()
     if run.records:
-        say(f"goes on after {len(run.records):,} epochs, in phase {phases.phase}")
+        say(f"goes on after {counted(len(run.records), 'epoch')}, in phase {phases.phase}")
     if config.run.time_budget is not None:
         say(f"about {each:.2g} s an epoch; lengths are chosen to fit into {duration(config.run.time_budget)}")
     else:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from types import TracebackType
 from typing import Any
 
-from kgem.cli.console import plain, say
+from kgem.cli.console import can_draw, plain, say
 
 __all__ = ["Download", "Progress", "duration"]
 
@@ -82,7 +81,7 @@ class Progress:
     def _watch(self) -> None:
         if self._stop.wait(PATIENCE):
             return
-        if sys.stderr.isatty():
+        if can_draw():
             self._show_bar()
         else:
             self._show_lines()
@@ -97,8 +96,10 @@ class Progress:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        columns = (BarColumn(bar_width=30), TextColumn("{task.description}", markup=False))
-        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        console = Console(stderr=True)
+        text = TextColumn("{task.description}", markup=False)
+        columns = (BarColumn(bar_width=min(30, console.width // 3)), text)
+        with Bar(*columns, console=console, transient=True) as bar:
             task = bar.add_task(self.line, total=None)
             while not self._stop.wait(_TICK):
                 share = self.share

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kgem.cli.console import plain, say
+from kgem.cli.console import can_draw, counted, plain, say
 from kgem.cli.progress import BETWEEN_LINES, duration
 
 if TYPE_CHECKING:
@@ -20,18 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["Stop", "Watch", "asked_to_stop"]
 
 NAMES = {"pretrain": "pre-training", "em": "variational EM", "retrain": "re-training"}
+STOPPING = "stopping after this epoch, to save it; once more to stop at once"
+NARROW = 72  # columns of a terminal that leave no room for bars
 _SPEED = 0.3  # weight of the newest epoch in the speed that is shown
 
 
 class Watch(logging.Handler):
     """Shows the epochs of a run while in its `with` block: bars on a terminal, elsewhere a line now and then.
 
-    Warnings of the library go above the bars. `quiet` shows them alone.
+    Warnings of the library go above the bars. `quiet` shows them alone. That a `stop` was asked for stands below them.
     """
 
-    def __init__(self, run: Run, *, quiet: bool = False) -> None:
+    def __init__(self, run: Run, stop: Stop | None = None, *, quiet: bool = False) -> None:
         super().__init__(logging.WARNING)
         self._run = run
+        self._stop = stop or Stop()
         self._quiet = quiet
         self._done = dict.fromkeys(NAMES, 0)
         for record in run.records:
@@ -41,6 +43,7 @@ class Watch(logging.Handler):
         self._seconds: float | None = None  # of an epoch
         self._said, self._phase_began = 0.0, time.monotonic()
         self._bars: Any = None
+        self._narrow = False
         self._tasks: dict[str, Any] = {}
 
     def __call__(self, record: Mapping[str, Any]) -> None:
@@ -57,7 +60,9 @@ class Watch(logging.Handler):
             self._show_bar(record)
         elif not self._quiet and (new or time.monotonic() - self._said >= BETWEEN_LINES):
             self._said = time.monotonic()
-            say(f"{NAMES[phase]}: epoch {self._done[phase]} of at most {self._longest(phase)}{self._told(record)}")
+            mrr = "" if record["mrr"] is None else f", MRR {record['mrr']:.3f}"
+            told = ", ".join(self._told(record, "at most"))
+            say(f"{NAMES[phase]}: epoch {self._done[phase]} of at most {self._longest(phase)}{mrr}, {told}")
 
     def emit(self, record: logging.LogRecord) -> None:
         """A warning of the library."""
@@ -69,13 +74,14 @@ class Watch(logging.Handler):
 
     def __enter__(self) -> Watch:
         logging.getLogger("kgem").addHandler(self)
-        if sys.stderr.isatty() and not self._quiet:
+        if can_draw() and not self._quiet:
             self._start_bars()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end_phase()
         if self._bars is not None:
+            self._stop.shown = False
             self._bars.stop()
             self._bars = None
         logging.getLogger("kgem").removeHandler(self)
@@ -85,42 +91,68 @@ class Watch(logging.Handler):
 
         return longest(self._run.training.phases.config, phase)
 
-    def _told(self, record: Mapping[str, Any]) -> str:
+    def _told(self, record: Mapping[str, Any], bound: str) -> list[str]:
+        """Speed, best MRR, time left."""
         from kgem.use.budget import epochs_left
 
         seconds = self._seconds or 0.0
-        mrr = "" if record["mrr"] is None else f", MRR {record['mrr']:.3f}, best {record['best']:.3f}"
+        best = [] if record["best"] is None else [f"best MRR {record['best']:.3f}"]
         left = epochs_left(self._run.training.phases.config, record["phase"], self._done) * seconds
-        return f", {_speed(seconds)}{mrr}, at most {duration(left)} left"
+        return [_speed(seconds), *best, f"{bound} {duration(max(left, 1.0))} left"]
 
     def _end_phase(self) -> None:
         if not self._phase or self._quiet:
             return
         best = "" if self._best is None else f", best MRR {self._best:.3f}"
         took = duration(time.monotonic() - self._phase_began)
-        text = f"{self._done[self._phase]} epochs, {took}{best}"
+        epochs = counted(self._done[self._phase], "epoch")
         if self._bars is None:
-            say(f"{NAMES[self._phase]}: {text}")
+            say(f"{NAMES[self._phase]}: {epochs}, {took}{best}")
         else:
-            self._bars.update(self._tasks[self._phase], completed=1, total=1, told=text)
+            text = f"{epochs}{best}" if self._narrow else f"{epochs}, {took}{best}"
+            full = {} if self._stop.asked else {"completed": 1, "total": 1}
+            self._bars.update(self._tasks[self._phase], told=text, **full)
 
     def _start_bars(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
+        from rich.text import Text
 
+        stop = self._stop
+
+        class Bars(Progress):
+            """With a line below, for what a signal handler cannot write without tearing the bars.
+
+            It is there from the start, so that the terminal's ^C does not stand in a line that is full.
+            """
+
+            def get_renderables(self) -> Iterator[Any]:
+                yield from super().get_renderables()
+                if stop.shown:
+                    yield Text(STOPPING if stop.asked else "")
+
+        console = Console(stderr=True)
+        self._narrow = console.width < NARROW
         columns: Sequence[Any] = (
             TextColumn("{task.description:<14}", markup=False),
-            BarColumn(bar_width=20),
+            *(() if self._narrow else (BarColumn(bar_width=20),)),
             TextColumn("{task.fields[told]}", markup=False),
         )
-        self._bars = Progress(*columns, console=Console(stderr=True))
-        self._tasks = {phase: self._bars.add_task(name, total=1, told="") for phase, name in NAMES.items()}
+        self._bars = Bars(*columns, console=console)
+        self._stop.shown = True
+        for phase, name in NAMES.items():
+            before = self._done[phase]  # by a process that was stopped
+            over = before and phase != self._run.training.phases.phase
+            told = counted(before, "epoch") if over else ""
+            self._tasks[phase] = self._bars.add_task(name, total=1, completed=int(over), told=told)
         self._bars.start()
 
     def _show_bar(self, record: Mapping[str, Any]) -> None:
         phase = record["phase"]
         longest = self._longest(phase)
-        told = f"{self._done[phase]}/{longest}{self._told(record)}"
+        so_far = f"{self._done[phase]}/{longest}"
+        parts = self._told(record, "≤")
+        told = " · ".join([so_far, *(parts[-1:] if self._narrow else parts)])
         self._bars.update(self._tasks[phase], completed=self._done[phase], total=longest, told=told)
 
 
@@ -129,6 +161,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = False
+        self.shown = False  # whether somebody else shows that it was
 
     def __call__(self) -> bool:
         return self.asked
@@ -143,7 +176,9 @@ def asked_to_stop() -> Iterator[Stop]:
         if stop.asked:
             raise KeyboardInterrupt
         stop.asked = True
-        say("\nstopping after this epoch, to save it; once more to stop at once")
+        if not stop.shown:
+            with suppress(RuntimeError):  # of a write that the signal interrupted
+                say(f"\n{STOPPING}")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
