@@ -22,6 +22,7 @@ from kgem.errors import ConfigError
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import Scorer, rank
+from kgem.fit.growing import WarmStart
 from kgem.fit.optimizer import OPTIMIZERS
 from kgem.fit.phases import PHASES, FitResult, OnEpoch, ThreePhases
 from kgem.fit.point_estimate import EpochRecord, default_batch_size
@@ -47,6 +48,8 @@ class Prepared:
 
     data: Dataset
     split: Mapping[str, Any] | None  # seed and report of the split; None if the graph came with its splits
+    warm: WarmStart | None = None  # what an earlier fit knew, if this one goes on from it
+    update: Mapping[str, Any] | None = None  # and which one that was, with what is new, for JSON
 
 
 def fit(
@@ -93,11 +96,18 @@ class Training:
     they are in `phases.config`, so that a checkpoint has them.
     """
 
-    def __init__(self, data: Dataset, config: Config, on_epoch: OnEpoch | None = None, spent: float = 0.0) -> None:
+    def __init__(
+        self,
+        data: Dataset,
+        config: Config,
+        on_epoch: OnEpoch | None = None,
+        spent: float = 0.0,
+        warm: WarmStart | None = None,
+    ) -> None:
         self.spent = spent  # seconds before this process
         self._begun = time.perf_counter()
         self._on_epoch = on_epoch
-        self.phases = ThreePhases(data, config, validator(data, config.seed), self._after_epoch)
+        self.phases = ThreePhases(data, config, validator(data, config.seed), self._after_epoch, warm)
 
     @property
     def seconds(self) -> float:
@@ -230,10 +240,12 @@ def finish(
         n_samples=samples or affordable_samples(result.posterior),
         provenance={
             "split": prepared.split,
+            "shared": result.shared,
             "mix": list(result.mix),
             "epochs": dict(result.epochs),
             "events": list(result.events),
             "seconds": seconds,
+            **({} if prepared.update is None else {"update": dict(prepared.update)}),
         },
     )
     validation, temperatures = choose_mode(model)

@@ -1,7 +1,8 @@
 """A run folder: a fit on disk that can be killed at any moment and goes on as if it had not been.
 
 config.toml   all settings
-graph/        the graph and the settings that the run began with, a store: nothing else is needed to go on
+graph/        what the run began with, a store: the graph, the settings, the tables of an earlier run if it goes on
+              from one; nothing else is needed
 log.jsonl     one record per epoch
 checkpoints/  the newest states
 tensorboard/  events for TensorBoard, if wanted
@@ -25,12 +26,14 @@ from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
+from torch import Tensor
 
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
 from kgem.fit.checkpoint import Checkpoints, RunLock
+from kgem.fit.growing import WarmStart
 from kgem.fit.phases import ThreePhases
-from kgem.fit.point_estimate import EpochRecord
+from kgem.fit.point_estimate import EpochRecord, below
 from kgem.folders import remove_folder
 from kgem.settings import differences, read_toml, to_toml
 from kgem.store import MANIFEST, Store, is_store, read_store, write_store
@@ -41,7 +44,7 @@ from kgem.use.tensorboard import TensorBoard, numbers_of
 
 __all__ = ["Run", "check_free", "is_run", "origin_of", "read_log"]
 
-KIND, VERSION = "kgem-run", 1
+KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
 CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
     "config.toml",
     "graph",
@@ -51,6 +54,7 @@ CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
     "report.html",
     "tensorboard",
 )
+WARM = "warm/"  # before the names of the tables that a run goes on from
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
 LENGTHS = (
     {f"{phase}.epochs" for phase in ("pretrain", "em", "retrain")}
@@ -100,9 +104,15 @@ class Run:
             check_free(folder, force)  # again: it may have been made a moment ago
             _clear(folder)
             documents = graph_documents(prepared.data) | {
-                "run": {"config": config.model_dump(mode="json"), "split": prepared.split, "origin": origin}
+                "run": {
+                    "config": config.model_dump(mode="json"),
+                    "split": prepared.split,
+                    "origin": origin,
+                    "update": prepared.update,
+                }
             }
-            write_store(folder / GRAPH, graph_tensors(prepared.data), documents, kind=KIND, version=VERSION)
+            tensors = graph_tensors(prepared.data) | _warm_tensors(prepared)
+            write_store(folder / GRAPH, tensors, documents, kind=KIND, version=VERSION)
             _write_text(folder / CONFIG, to_toml(config))
         except BaseException:
             lock.__exit__(None, None, None)
@@ -164,7 +174,7 @@ class Run:
     def training(self) -> Training:
         """The fit, as far as it had come."""
         spent = float(self._saved.documents["run"]["seconds"]) if self._saved else 0.0
-        training = Training(self.prepared.data, self.config, self._after_epoch, spent)
+        training = Training(self.prepared.data, self.config, self._after_epoch, spent, self.prepared.warm)
         if self._saved:
             training.phases.restore(self._saved.tensors, self._saved.documents["fit"])
             self._saved = None  # its tables are in the phases now
@@ -321,10 +331,18 @@ def _read_graph(folder: Path) -> tuple[Prepared, Config]:
     store = read_store(folder / GRAPH, kind=KIND, version=VERSION)
     try:
         run = store.documents["run"]
-        return Prepared(read_graph(store, store.documents["dataset"]), run["split"]), _config(run["config"], folder)
+        config, update = _config(run["config"], folder), run.get("update")
+        warm = WarmStart.from_tensors(below(WARM, store.tensors), update["age"], config.device) if update else None
+        return Prepared(read_graph(store, store.documents["dataset"]), run["split"], warm, update), config
     except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
         where, remedy = str(folder / GRAPH), "restore the folder from a copy, or fit again"
         raise Damaged(f"its files do not make a run: {error}", where=where, remedy=remedy) from error
+
+
+def _warm_tensors(prepared: Prepared) -> dict[str, Tensor]:
+    """What a run goes on from, so that it needs the earlier one no longer."""
+    warm = {} if prepared.warm is None else prepared.warm.tensors()
+    return {f"{WARM}{name}": tensor for name, tensor in warm.items()}
 
 
 def _config(content: Mapping[str, Any], folder: Path) -> Config:
