@@ -72,6 +72,9 @@ class PretrainConfig(TrainConfig):
     candidates: tuple[float, ...] = Field(
         (1.0, 3.0, 10.0), min_length=1, description="multiples of the strength that race on validation; (1): no race"
     )
+    extensions: int = Field(
+        4, ge=0, description="further candidates that may join, one at a time, while the strongest or weakest leads"
+    )
     trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
 
 

@@ -70,12 +70,12 @@ TINY = settings(
     retrain={"epochs": 4, "patience": 50, "candidates": RACE},
 )
 RACING = settings(
-    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0, 0.2), "trial_epochs": 2},
+    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0, 0.2), "extensions": 0, "trial_epochs": 2},
     em={"epochs": 2, "patience": 50},
     retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
 )
 MARGIN = settings(
-    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0), "trial_epochs": 2}
+    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0), "extensions": 0, "trial_epochs": 2}
     | {"loss": "margin", "margin": 2.0, "negatives": 3},
     em={"epochs": 2, "patience": 50},
     retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
@@ -274,6 +274,34 @@ def test_the_leader_of_the_race_goes_on_as_if_it_had_been_alone() -> None:
     assert result.mix == RACE[1]
     assert all(map(torch.equal, result.point.tables(), single.point.tables()))
     assert result.epochs["retrain"] == 3 * 3 + 3
+
+
+@pytest.mark.parametrize(("wanted", "joined"), [(1.0, []), (20.0, [10.0, 20.0, 40.0]), (0.1, [0.25, 0.125, 0.0625])])
+def test_further_strengths_join_while_one_at_the_edge_leads(wanted: float, joined: list[float]) -> None:
+    """Validation prefers one factor on the shared strength, however far from the candidates it is."""
+    quick = {"epochs": 1, "patience": 50}
+    race = {"candidates": (0.5, 1.0, 2.0) if wanted == 1.0 else (0.5, 1.0) if wanted < 1 else (2.5, 5.0)}
+    config = settings(
+        pretrain=quick | race | {"extensions": 4, "trial_epochs": 1},
+        em=quick | {"epochs": 0},
+        retrain=quick | {"candidates": RACE[:1], "epochs": 0},
+    )
+    fit = ThreePhases(DATA, config, lambda _: -abs(math.log(fit.factors[fit.candidate or 0] / wanted)))
+    fit.run()
+    assert fit.factors == (*race["candidates"], *joined)
+    assert fit.shared_factor == min(fit.factors, key=lambda factor: abs(math.log(factor / wanted)))
+    assert ThreePhases(DATA, config).factors == race["candidates"]
+    held = config.model_copy(update={"pretrain": config.pretrain.model_copy(update={"extensions": 0})})
+    fit = ThreePhases(DATA, held, lambda _: -abs(math.log(fit.factors[fit.candidate or 0] / wanted)))
+    fit.run()
+    assert fit.factors == race["candidates"]
+
+
+def test_without_validation_no_strength_joins() -> None:
+    quick = {"epochs": 1, "patience": 50}
+    race = {"candidates": (1.0, 2.0), "extensions": 4, "trial_epochs": 1}
+    fit, _ = finished(settings(pretrain=quick | race, em=quick, retrain=quick | {"candidates": RACE[:1]}), None)
+    assert fit.factors == (1.0, 2.0) and fit.shared_factor == 1.0
 
 
 def test_retraining_strengths_are_learned_plus_counts() -> None:

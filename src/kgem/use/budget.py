@@ -18,7 +18,8 @@ def longest(config: Config, phase: str) -> int:
     section = getattr(config, phase)
     if not isinstance(section, PretrainConfig | RetrainConfig) or len(section.candidates) == 1:
         return int(section.epochs)
-    return section.epochs + (len(section.candidates) - 1) * min(section.trial_epochs, section.epochs)
+    others = len(section.candidates) - 1 + (section.extensions if isinstance(section, PretrainConfig) else 0)
+    return section.epochs + others * min(section.trial_epochs, section.epochs)
 
 
 def epochs_left(config: Config, phase: str, done: Mapping[str, int]) -> int:
@@ -45,8 +46,8 @@ def within_budget(config: Config, phase: str, seconds: float, left: float) -> Co
 
 def _shorter_race(config: PretrainConfig | RetrainConfig, epochs: int) -> PretrainConfig | RetrainConfig:
     """Half of the epochs for the trials; without time for one each, the first candidate is taken."""
-    n = len(config.candidates)
+    n, nobody = len(config.candidates), {"extensions": 0} if isinstance(config, PretrainConfig) else {}
     trial = min(config.trial_epochs, epochs // (2 * n))
     if n == 1 or trial < 1:
-        return config.model_copy(update={"candidates": config.candidates[:1], "epochs": epochs})
-    return config.model_copy(update={"trial_epochs": trial, "epochs": epochs - (n - 1) * trial})
+        return config.model_copy(update={"candidates": config.candidates[:1], "epochs": epochs} | nobody)
+    return config.model_copy(update={"trial_epochs": trial, "epochs": epochs - (n - 1) * trial} | nobody)
