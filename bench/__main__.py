@@ -69,6 +69,7 @@ def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     plan.log.touch()
     suites: dict[str, Any] = {}
     about = {"machine": machine(), "ours": our_version()}
+    took: dict[str, float] = {}  # seconds of each suite
     begun = time.perf_counter()
     for name in given.only or SUITES:
         say(f"{name} ...")
@@ -77,8 +78,9 @@ def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
             suites[name] = SUITES[name](plan)
         except WorkerFailed as failed:
             skipped[name] = str(failed)
-        say(f"{name}: {time.perf_counter() - started:.0f} s")
-        yield gathered(given, about, suites, skipped) | {"seconds": time.perf_counter() - begun}
+        took[name] = round(time.perf_counter() - started, 1)
+        say(f"{name}: {took[name]:.0f} s")
+        yield gathered(given, about, suites, skipped) | {"took": took, "seconds": time.perf_counter() - begun}
 
 
 def gathered(

@@ -22,7 +22,7 @@ DIM = 100
 BATCH = 1000  # queries a step; facts a step for the plain loop
 EVALUATION_BATCH = 256  # facts at once, told to the peer explicitly: its own choice on a CPU is 32
 TIES = ("realistic", "pessimistic")
-OUR_STEPS = 20  # of ours in a turn, at least
+OUR_STEPS = 12  # of ours in a turn, at least
 MIB = 2**20
 
 
@@ -117,7 +117,7 @@ def em(plan: Plan) -> dict[str, Any]:
         for name in ("steps", "em_steps"):
             worker.ask(name, steps=2)
             turns[name] = _turn(worker, max(8, plan.steps(0.12, 30)), about["queries"], name)
-        taken = take_turns(turns, plan.rounds + 2)
+        taken = take_turns(turns, plan.rounds)
         point, variational = (summary(taken[name]) for name in ("steps", "em_steps"))
         ratio = {by: variational[by] / point[by] for by in ("best", "median")}
         return {"graph": _counts(about), "dim": DIM, "batch": BATCH, "point": point, "em": variational, "ratio": ratio}
@@ -133,7 +133,7 @@ def _evaluation(plan: Plan, graph: str) -> dict[str, Any]:
     contestants = {"ours": "ours", "pykeen": "pykeen_worker"}
     with _contestants(plan, graph, contestants, trained=True) as (workers, about):
         whole = about["facts"]["test"]
-        sample = whole if plan.long else min(whole, 8 * EVALUATION_BATCH)
+        sample = whole if plan.long else min(whole, 4 * EVALUATION_BATCH)
         fixed, turns = {}, {}
         for name, worker in workers.items():
             worker.ask("evaluate", facts=EVALUATION_BATCH, batch=EVALUATION_BATCH)
@@ -208,9 +208,8 @@ def _growth(plan: Plan) -> dict[str, Any]:
 
 
 def data(plan: Plan) -> dict[str, Any]:
-    """From text to a ready graph: FB15K, and ten million made-up facts (one million in the short version)."""
-    size = [] if plan.long else ["--facts", "1000000", "--entities", "100000"]
-    command = [sys.executable, "-m", "bench.bench_data", *size]
+    """From text to a ready graph: FB15K, and ten million made-up facts over a million entities."""
+    command = [sys.executable, "-m", "bench.bench_data"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise WorkerFailed(f"bench.bench_data ended with code {done.returncode}")
