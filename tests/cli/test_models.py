@@ -129,6 +129,16 @@ def test_predict_all_lists_missing_facts(kgem: Kgem, model: Model) -> None:
     assert len(pl.read_csv("missing.csv")) == 5
 
 
+def test_predict_draws_its_answers(kgem: Kgem) -> None:
+    question = ("predict", "runs/a", "--head", "France", "--relation", "borders", "--top", 3)
+    code, out, err = kgem(*question, "--figure", "answers.svg")
+    assert code == 0 and "France · borders" in out and "answers.svg" in err
+    assert "<svg" in Path("answers.svg").read_text()
+    Path("many.tsv").write_text("France\tborders\t?\n" * 13)
+    code, out, err = kgem("predict", "runs/a", "--queries", "many.tsv", "--figure", "many.svg")
+    assert (code, out) == (2, "") and "13 questions" in err and not Path("many.svg").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -140,6 +150,9 @@ def test_predict_all_lists_missing_facts(kgem: Kgem, model: Model) -> None:
         (("--all", "--head", "France"), "exclude each other"),
         (("--all", "--relation", "nonsense"), "no relation is called"),
         (("--all", "--queries", "asked.tsv"), "exclude each other"),
+        (("--all", "--figure", "a.svg"), "--all has no figure"),
+        (("--head", "France", "--relation", "borders", "--figure", "a.pdf"), ".svg or .png"),
+        (("--head", "France", "--relation", "borders", "--figure", "taken.csv"), "--force"),
         (("--queries", "asked.tsv", "--head", "France"), "exclude each other"),
         (("--queries", "absent.tsv"), "no such file"),
         (("--queries", "asked.tsv"), "asked.tsv:2"),

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli.console import AsJson, emit, heading, paragraph, say, table
-from kgem.cli.output import Force
+from kgem.cli.output import Force, refuse_existing
 from kgem.cli.progress import Progress
 from kgem.cli.results import (
     AsCsv,
     Device,
+    Figure,
     Mode,
     ModeChoice,
     Out,
@@ -24,6 +25,7 @@ from kgem.cli.results import (
     opened,
     percent,
     percent_range,
+    save_figure,
 )
 from kgem.errors import ConfigError, TriplesError
 
@@ -84,6 +86,7 @@ def predict(
         int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.", show_default=False)
     ] = None,
     new_only: Annotated[bool, typer.Option("--new-only", help="Leave out what the graph has already.")] = False,
+    figure: Figure = None,
     mode: Mode = ModeChoice.auto,
     device: Device = "cpu",
     as_json: AsJson = False,
@@ -99,6 +102,10 @@ def predict(
     """
     _check_question(head, relation, tail, queries, everything)
     target = Target(as_json, as_csv, out, force)
+    if figure is not None:
+        refuse_existing(figure, force)
+        if everything:
+            raise ConfigError("--all has no figure", remedy="draw answers to questions: --head ... --relation ...")
     if everything:
         _predict_all(opened(run, device), relation, top or TOP_OF_ALL, mode, target)
         return
@@ -106,6 +113,8 @@ def predict(
     model = opened(run, device)
     with Progress("predicting"):
         predictions = model.predict_many(asked, top=top or TOP, new_only=new_only, mode=mode)
+    if figure is not None:
+        save_figure(lambda: _answer_figure(predictions), figure)
     if not target.table:
         documents = [prediction.to_dict() for prediction in predictions]
         rows = [row for prediction in predictions for row in _answer_rows(prediction)]
@@ -193,6 +202,12 @@ def _answer_table(prediction: Prediction) -> Any:
         for place, answer in enumerate(prediction, 1)
     ]
     return table(columns, rows, left=3)
+
+
+def _answer_figure(predictions: Sequence[Prediction]) -> Any:
+    from kgem.use.answers import answers_figure
+
+    return answers_figure(predictions)
 
 
 def _doubt(answer: Answer) -> tuple[str, str]:

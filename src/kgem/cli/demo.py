@@ -95,7 +95,7 @@ def _asked_about(data: Dataset, relation: str) -> str | None:
 
 
 def _told(answer: Answer) -> tuple[str, str, str, str]:
-    truth = "yes (in test)" if answer.known == "test" else "not in the graph"
+    truth = "yes (in test)" if answer.known == "test" else "unknown"
     return answer.label, truth, percent(answer.probability), percent_range(answer.low or 0.0, answer.high or 0.0)
 
 
