@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from kgem.data.dataset import Dataset
     from kgem.errors import KgemError
     from kgem.use.fitting import fit
+    from kgem.use.growing import update
     from kgem.use.model import Model, load
     from kgem.use.predict import Query
 
     __version__: str
 
-__all__ = ["Config", "Dataset", "KgemError", "Model", "Query", "__version__", "errors", "fit", "load"]
+__all__ = ["Config", "Dataset", "KgemError", "Model", "Query", "__version__", "errors", "fit", "load", "update"]
 
 _HOMES = {
     "Config": "kgem.config",
@@ -35,6 +36,7 @@ _HOMES = {
     "Model": "kgem.use.model",
     "Query": "kgem.use.predict",
     "load": "kgem.use.model",
+    "update": "kgem.use.growing",
 }
 
 

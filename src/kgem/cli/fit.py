@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from kgem.use.model import Model
     from kgem.use.run import Run
 
-__all__ = ["INTERRUPTED", "chosen_settings", "fit", "result_tables", "resume", "tell_plan", "train", "use_threads"]
+__all__ = [
+    "INTERRUPTED",
+    "chosen_settings",
+    "fit",
+    "result_tables",
+    "resume",
+    "tell_plan",
+    "tell_result",
+    "train",
+    "use_threads",
+]
 
 INTERRUPTED = 130  # exit code, as of shells
 _SPLITS = ("valid", "test")
@@ -104,7 +114,7 @@ def fit(
         if tensorboard:
             run.show_in_tensorboard()
         finished = train(run, quiet=quiet)
-    _tell_result(finished, out, as_json, quiet)
+    tell_result(finished, out, as_json, quiet)
 
 
 def resume(
@@ -131,7 +141,7 @@ def resume(
             use_threads(run.config, threads)
             _go_on_in_tensorboard(run)
             finished = train(run, quiet=quiet)
-    _tell_result(finished, folder, as_json, quiet)
+    tell_result(finished, folder, as_json, quiet)
 
 
 def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = None) -> Model:
@@ -201,7 +211,7 @@ def result_tables(model: Model) -> list[Any]:
     return [table(["filtered ranks of", "questions", *_FIGURES.values()], rows)] if rows else []
 
 
-def _tell_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
+def tell_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
     if as_json:
         overall = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
         emit_json(
@@ -213,15 +223,32 @@ def _tell_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None
                 "metrics": overall,
                 "epochs": model.provenance["epochs"],
                 "seconds": model.provenance["seconds"],
+                **_update_document(model),
             }
         )
         return
-    emit(*result_tables(model))
+    emit(*result_tables(model), *_update_tables(model))
     if quiet:
         return
     spent, place = duration(model.provenance["seconds"] or 0.0), plain(folder)
     best = f"; mode {model.mode} was best on validation" if model.validation else ""
     say(f"done in {spent}{best}", f"next: kgem predict {place} --head ... --relation ... ; kgem report {place}")
+
+
+def _update_document(model: Model) -> dict[str, Any]:
+    """Of a run that went on from another: what was new, and MRR before and after on the same facts."""
+    if "update" not in model.provenance:
+        return {}
+    from kgem.use.growing import same_questions
+
+    return {"update": {**model.provenance["update"]["changes"], "same_facts": same_questions(model)}}
+
+
+def _update_tables(model: Model) -> list[Any]:
+    compared = _update_document(model).get("update", {}).get("same_facts", {})
+    rows = [(split, int(c["n"]), f"{c['mrr']:.3f}", f"{c['after']:.3f}") for split, c in compared.items()]
+    columns = ["filtered MRR on the same facts of", "questions", "before", "after"]
+    return ["", table(columns, rows)] if rows else []
 
 
 def chosen_settings(

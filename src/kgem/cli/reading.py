@@ -33,6 +33,8 @@ __all__ = [
     "load",
     "options",
     "read_frames",
+    "showing",
+    "tell",
 ]
 
 READ_RATE = 25e6  # bytes a second: a guess for the time left, from FB15K on one core
@@ -109,7 +111,7 @@ def options(
 
 def load(graph: str, how: dict[str, Any], *, quiet: bool = False) -> Dataset:
     """The graph; rows that were left out are told on stderr unless the caller tells them."""
-    with _reading(graph):
+    with showing(graph):
         from kgem.data.dataset import Dataset
 
         dataset = Dataset.load(graph, **how)
@@ -120,7 +122,7 @@ def load(graph: str, how: dict[str, Any], *, quiet: bool = False) -> Dataset:
 
 def read_frames(graph: str, how: dict[str, Any]) -> dict[str, pl.DataFrame]:
     """The labelled facts of each split that has any; rows that were left out are told on stderr."""
-    with _reading(graph):
+    with showing(graph):
         from kgem.data.sources import find, read
 
         frames, reports = read(find(graph, how))
@@ -146,7 +148,7 @@ def tell(reports: Iterable[ReadReport]) -> None:
 
 
 @contextmanager
-def _reading(graph: str) -> Iterator[None]:
+def showing(graph: str) -> Iterator[None]:
     """Shows how far reading is; a path that cannot be looked at is wrong input."""
     try:
         with Progress(f"reading {graph}", expected=_bytes(graph) / READ_RATE or None):

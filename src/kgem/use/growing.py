@@ -18,7 +18,7 @@ from kgem.data.growth import Changes, grow
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
-from kgem.fit.growing import grown_start
+from kgem.fit.growing import WarmStart, grown_start
 from kgem.model.prior import Prior
 from kgem.settings import differences
 from kgem.store import SEAL
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Given", "Plan", "new_folder", "plan_update", "read_given", "same_questions", "update"]
 
 # Lengths of the two phases: new rows are learned by then, and old ones have not drifted far.
-EM_EPOCHS, RETRAIN_EPOCHS = 10, 10
+EM_EPOCHS, RETRAIN_EPOCHS = 10, 15
+BETA = 0.1  # of runs of before it was written down
 READING: Mapping[str, Any] = {  # of kgem.data.triples.read_triples
     "format": None,
     "header": False,
@@ -82,7 +83,7 @@ def update(
 
     `facts` and `remove` are what Dataset.load takes, a Dataset, or a review file; `reading` holds options of
     Dataset.load for both. Facts are for training unless they come with splits. Overrides are settings as of `fit`; by
-    default EM and re-training take ten epochs each. The model that is given does not change.
+    default EM takes 10 epochs and re-training 15. The model that is given does not change.
     """
     planned = plan_update(model, read_given(facts, remove, reading), overrides)
     on_epoch = None if progress is None else (lambda _, phase, record: progress(phase, record))
@@ -173,11 +174,11 @@ def plan_update(
             _nothing(changes), remedy="give facts that the graph does not have, or --remove some that it has"
         )
     config = _settings(model, overrides or {}, folder)
-    made_of = config.model
-    prior = Prior(made_of.p, model.point.score.complex)
+    prior = Prior(config.model.p, model.point.score.complex)
     warm = grown_start(
         model.data, data, model.point.tables(), model.posterior, model.learned, prior, _age(model.provenance)
     )
+    warm = WarmStart.from_tensors(warm.tensors(), warm.epochs, config.device)
     document = {
         "from": _source(model, folder),
         "files": dict(given.files),
@@ -218,7 +219,7 @@ def _settings(model: Model, overrides: Mapping[str, Any], folder: Path | None) -
         "pretrain.candidates": (_shared(model, folder),),
         "em.epochs": EM_EPOCHS,
         "em.e_epochs": 0,
-        "em.beta": config.em.beta / 4**collapses,
+        "em.beta": known.get("beta") or (config.em.beta or BETA) / 4**collapses,
         "retrain.epochs": RETRAIN_EPOCHS,
         "retrain.candidates": (mix,),
         "retrain.start": "warm",

@@ -1,0 +1,152 @@
+"""`kgem update`: further facts, or fewer, for a run that is finished, without a fit from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli import reading
+from kgem.cli.console import AsJson, counted, plain, say
+from kgem.cli.fit import Quiet, Threads, tell_result, train, use_threads
+from kgem.cli.output import Force
+from kgem.cli.progress import Progress
+from kgem.cli.results import Run, opened
+from kgem.errors import InputError
+
+if TYPE_CHECKING:
+    from kgem.data.growth import Changes
+    from kgem.use.growing import Given
+
+ORIGIN = "update"
+_SHOWN = 5  # new labels told
+
+
+def update(
+    folder: Run,
+    facts: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FACTS]",
+            help="New facts: a file, a folder with train/valid/test, - for standard input, or the review.tsv of a run.",
+            show_default=False,
+        ),
+    ] = None,
+    remove: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Facts that the graph is to lose.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The new run folder. [default: RUN-2, or the next]", show_default=False),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="One setting, as em.epochs=20; may be repeated."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default=False)] = None,
+    threads: Threads = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.", show_default=False),
+    ] = None,
+    quiet: Quiet = False,
+    force: Force = False,
+    as_json: AsJson = False,
+    format: reading.Format = None,
+    header: reading.Header = False,
+    columns: reading.Columns = None,
+    extra: reading.Extra = None,
+    literals: reading.Literals = reading.LiteralChoice.drop,
+    skip_bad: reading.SkipBad = False,
+) -> None:
+    """Teach a run new facts, about new entities and relations too; into a run folder of its own.
+
+    It goes on from what the run has learned: a short EM and a short re-training. New facts are for training unless the
+    file says otherwise; those kept for validation and test stay there, so that figures can be compared.
+    """
+    if facts is None and remove is None:
+        raise InputError("no facts are given", remedy=f"kgem update {folder} new.tsv, or --remove gone.tsv, or both")
+    changed = _overrides({"device": device, "run.threads": threads}, overrides or [], time_budget)
+    if out is not None:
+        _check_target(out, folder, force)
+    model = opened(folder)
+    given = _read(facts, remove, reading.options(format, header, columns, extra, literals, skip_bad), quiet)
+    with Progress("preparing"):
+        from kgem.use import run as running
+        from kgem.use.growing import new_folder, plan_update
+
+        target = new_folder(folder) if out is None else out
+        planned = plan_update(model, given, changed, folder)
+        config = use_threads(planned.config)
+    for line in _told(planned.changes, given, quiet):
+        say(line)
+    with running.Run.create(target, planned.prepared, config, force=force, origin=ORIGIN) as run:
+        finished = train(run, quiet=quiet)
+    tell_result(finished, target, as_json, quiet)
+
+
+def _overrides(named: Mapping[str, Any], given: Sequence[str], time_budget: str | None) -> dict[str, Any]:
+    """Options and `--set`: what comes later counts."""
+    from kgem.settings import parse_duration, parse_override
+
+    changed = {name: value for name, value in named.items() if value is not None}
+    if time_budget is not None:
+        changed["run.time_budget"] = parse_duration(time_budget)
+    return changed | dict(map(parse_override, given))
+
+
+def _check_target(out: Path, folder: Path, force: bool) -> None:
+    """An error if the new run cannot begin there; the old one never gives way, not even by force."""
+    from kgem.use.run import check_free
+
+    if out.resolve() in (folder.resolve(), folder.resolve().parent) or folder.resolve() in out.resolve().parents:
+        what = "is the run that is updated; it is not overwritten"
+        raise InputError(what, where=str(out), remedy="give another --out, or none")
+    check_free(out, force)
+
+
+def _read(facts: str | None, remove: str | None, how: dict[str, Any], quiet: bool) -> Given:
+    with reading.showing(str(facts or remove)):
+        from kgem.use.growing import read_given
+
+        given = read_given(facts, remove, how)
+    if not quiet:
+        reading.tell(given.reports)
+    return given
+
+
+def _told(changes: Changes, given: Given, quiet: bool) -> Iterator[str]:
+    """What is new, what was known, and what does not happen."""
+    if not quiet:
+        yield f"new: {counted(changes.total_new, 'fact')}{_by_split(changes.new)}"
+        kinds = ((("entity", "entities"), changes.entities), (("relation", "relations"), changes.relations))
+        for names, labels in kinds:
+            if labels:
+                yield f"new: {len(labels):,} {names[len(labels) != 1]}: {_some(labels)}"
+        if changes.known:
+            yield f"known already: {counted(changes.known, 'fact')}"
+        if changes.repeated:
+            yield f"given for two splits: {counted(changes.repeated, 'fact')}; the first split counts"
+        if changes.total_removed:
+            yield f"removed: {counted(changes.total_removed, 'fact')}{_by_split(changes.removed)}"
+        if given.review is not None:
+            learned, dropped, rest = (given.review[name] for name in ("learned", "dropped", "without_effect"))
+            yield f"review: {learned:,} proposals accepted, {dropped:,} facts rejected, {rest:,} further decisions"
+    for split, n in changes.held_out.items():
+        if n:
+            yield f"warning: {counted(n, 'fact')} in {split} already: left there"
+    if changes.absent:
+        yield f"warning: {counted(changes.absent, 'fact')} to remove that the graph does not have"
+    yield from (f"warning: {plain(warning)}" for warning in given.warnings)
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
+    return plain(", ".join(labels[:_SHOWN])) + more
+
+
+def _by_split(counts: Mapping[str, int]) -> str:
+    parts = [f"{n:,} in {split}" for split, n in counts.items() if n]
+    return f" ({', '.join(parts)})" if parts else ""
