@@ -3,54 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from kgem.cli import reading
+from kgem.cli.cells import Given, Several, make_cells, ranking, wanted_cells, words
 from kgem.cli.console import emit_text, paragraph, plain, say
-from kgem.cli.fit import chosen_settings, train, use_threads
-from kgem.cli.progress import Progress, duration
-from kgem.errors import ConfigError, FitError, InputError
+from kgem.cli.results import opened
+from kgem.errors import InputError
 
 if TYPE_CHECKING:
-    from kgem.config import Config
-    from kgem.use.fitting import Prepared
+    from matplotlib.figure import Figure
+
     from kgem.use.model import Model
     from kgem.use.reproduce.cells import Cell
-    from kgem.use.reproduce.making import Maker
-    from kgem.use.run import Run
+    from kgem.use.reproduce.documents import Document
+    from kgem.use.reproduce.tables import Table
 
 __all__ = ["app"]
 
-PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
-SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
-WORK = {"conventional": 1.0, "em": 3.0}  # what a cell costs beside one training, roughly; a search: its trials
-LISTS = ("data", "model", "dim", "seeds", "variants")
-
 app = typer.Typer(help="Reproduce the evidence: figures with their commands.", no_args_is_help=True)
-
-
-class Several(TyperCommand):
-    """A command whose lists may be written with spaces: --seeds 0 1 2."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        lists = {name for option in self.params if option.name in LISTS for name in option.opts}
-        words: list[str] = []
-        option, first = "", True
-        for word in args:
-            if word.startswith("--"):
-                option, first = word, True
-            elif option in lists and not first:
-                words.append(option)
-            else:
-                first = False
-            words.append(word)
-        return super().parse_args(ctx, words)
 
 
 def _help(text: str) -> Any:
@@ -82,8 +56,11 @@ Budget = Annotated[
 ]
 Again = Annotated[bool, typer.Option("--force", help="Make cells anew that are there already.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
-
-TABLE1 = Path("table1")
+Cells = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the JSON files of Table 1.")]
+SomeData = Annotated[list[str] | None, _help("Only these graphs. [default: all that have cells]")]
+SomeModels = Annotated[list[str] | None, _help("Only these score functions.")]
+SomeDims = Annotated[list[str] | None, _help("Only these dimensions.")]
+SomeSeeds = Annotated[list[str] | None, _help("Only these seeds.")]
 
 
 @app.command("table1", cls=Several, epilog="Example: kgem reproduce table1 --data umls nations --dim 50 --seeds 0 1 2")
@@ -120,208 +97,235 @@ def table1(
     A stopped command goes on when it is given again. At the end table1.md and table1.html are beside the JSON files.
     """
     if not tables_only:
-        given = _Given(recipe, overrides or [], time_budget, device, threads, strengths)
-        wanted = _cells(data, model, dim, seeds, variants, trials)
+        given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
+        wanted = wanted_cells(data, model, dim, seeds, variants, trials)
         failed = make_cells(wanted, given, out, results, force=force, quiet=quiet)
     from kgem.use.reproduce.table1 import write_tables
 
     written = write_tables(results)
     emit_text(written[0].read_text(encoding="utf-8"))
     say(f"tables: {', '.join(plain(path) for path in written)}")
-    if not tables_only and failed:
-        say(paragraph(f"{len(failed)} of {len(wanted)} cells failed: {', '.join(cell.name for cell in failed)}"))
-        raise typer.Exit(1)
+    if not tables_only:
+        _tell_failed(failed, wanted)
 
 
-class _Given:
-    """What all cells of a command share: settings, and the words that ask for them."""
+@app.command("search", cls=Several, epilog="Example: kgem reproduce search --data umls --dim 50 --trials 20")
+def search(
+    data: Annotated[list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders.")] = None,
+    model: Annotated[list[str] | None, _help("Score functions. [default: complex]")] = None,
+    dim: Dims = None,
+    seeds: Seeds = None,
+    trials: Trials = 20,
+    strengths: Strengths = (1e-3, 1.0),
+    out: Out = Path("runs/table1"),
+    cells: Cells = Path("results/table1"),
+    results: Results = Path("results/search"),
+    overrides: Overrides = None,
+    recipe: Recipe = "default",
+    device: DeviceName = None,
+    threads: Threads = None,
+    time_budget: Budget = None,
+    force: Again = False,
+    quiet: Quiet = False,
+) -> None:
+    """The search that kgem replaces, beside one fit: what both found, and what both cost.
 
-    def __init__(
-        self,
-        recipe: str,
-        overrides: Sequence[str],
-        time_budget: str | None,
-        device: str | None,
-        threads: int | None,
-        strengths: tuple[float, float],
-    ) -> None:
-        named = {"device": device, "run.threads": threads}
-        self.base: Config = chosen_settings(recipe, None, named, overrides, time_budget)
-        self.threads, self.strengths = threads, strengths
-        self._words = [
-            *(["--recipe", recipe] if recipe != "default" else []),
-            *(word for setting in overrides for word in ("--set", setting)),
-            *(["--time-budget", time_budget] if time_budget else []),
-            *(["--device", device] if device else []),
-        ]
+    Makes the cells 'search' and 'em' of Table 1 that are not there, then compares them: a JSON file and a picture,
+    validation MRR against epochs and seconds spent, for each graph, model and dimension.
+    """
+    if not words(data):
+        raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
+    given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
+    wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em", "search"], trials)
+    failed = make_cells(wanted, given, out, cells, force=force, quiet=quiet)
+    from kgem.use.reproduce.cost import compare_costs, cost_table, pairs
+    from kgem.use.reproduce.pictures import cost_figure
 
-    def command(self, cell: Cell) -> str:
-        """What makes just this cell."""
-        words = ["kgem", "reproduce", "table1", "--data", cell.data, "--model", cell.model, "--dim", str(cell.dim)]
-        words += ["--variants", cell.variant, "--seeds", str(cell.seed)]
-        if cell.variant == "search":
-            words += ["--trials", str(cell.trials), "--strengths", *(f"{bound:g}" for bound in self.strengths)]
-        return shlex.join([*words, *self._words])
+    names = {cell.name for cell in wanted}
+    made = []
+    for key, group in pairs([each for each in _read(cells) if each["name"] in names]).items():
+        more = ["--trials", str(trials), "--strengths", *(f"{bound:g}" for bound in strengths)]
+        command = _command("search", key, [pair[0]["seed"] for pair in group], more)
+        document = compare_costs(group, command)
+        _keep(results, document, {".svg": cost_figure(document), ".png": cost_figure(document)})
+        made.append(document)
+    _show(made, [cost_table])
+    _tell_failed(failed, wanted)
 
 
-def _cells(
+@app.command("frequency", cls=Several, epilog="Example: kgem reproduce frequency --data fb15k-237")
+def frequency(
+    data: SomeData = None,
+    model: SomeModels = None,
+    dim: SomeDims = None,
+    seeds: SomeSeeds = None,
+    cells: Cells = Path("results/table1"),
+    results: Results = Path("results/frequency"),
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Where the gain comes from: MRR by frequency, after EM and with the best shared strength; and Fig. 3.
+
+    Looks at cells of Table 1 that are there, and at their run folders.
+    """
+    from kgem.use.reproduce.frequency import by_frequency, frequency_table, groups, slope_table
+    from kgem.use.reproduce.pictures import frequency_figure, slope_figure
+
+    made = []
+    for key, pairs in groups(_selected(cells, data, model, dim, seeds)).items():
+        command = _command("frequency", key, [fit["seed"] for fit, _ in pairs])
+        document = by_frequency(pairs, lambda cell: _model(cell, device), command)
+        figures = {".svg": frequency_figure(document), ".png": frequency_figure(document)}
+        _keep(results, document, figures | {"-strengths.png": slope_figure(document)})
+        made.append(document)
+    if not made:
+        remedy = "make both: kgem reproduce table1 --variants em search --data ..."
+        raise InputError("no fit has a search or a conventional model beside it", where=str(cells), remedy=remedy)
+    _show(made, [frequency_table, slope_table])
+
+
+@app.command("calibration", cls=Several, epilog="Example: kgem reproduce calibration --data umls --seeds 0")
+def calibration(
+    data: SomeData = None,
+    model: SomeModels = None,
+    dim: SomeDims = None,
+    seeds: SomeSeeds = None,
+    cells: Cells = Path("results/table1"),
+    results: Results = Path("results/calibration"),
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    quiet: Quiet = False,
+) -> None:
+    """Can the probabilities be trusted, and does the posterior know when it does not know?
+
+    Looks at the cells 'em' of Table 1 that are there, and at their run folders.
+    """
+    from kgem.use.reproduce.doubt import calibration_document, calibration_table, doubt_table
+    from kgem.use.reproduce.pictures import calibration_figure
+
+    fits = [cell for cell in _selected(cells, data, model, dim, seeds) if cell["variant"] == "em"]
+    if not fits:
+        remedy = "make some: kgem reproduce table1 --variants em --data ..."
+        raise InputError("there are no fits among these cells", where=str(cells), remedy=remedy)
+    made = []
+    for cell in fits:
+        key = (cell["graph"], cell["model"], cell["dim"])
+        fitted = _model(cell, device)
+        with ranking(quiet=quiet) as heard:
+            document = calibration_document(cell, fitted, _command("calibration", key, [cell["seed"]]), heard)
+        _keep(results, document, {".svg": calibration_figure(document), ".png": calibration_figure(document)})
+        made.append(document)
+    _show(made, [calibration_table, doubt_table])
+
+
+@app.command("page", epilog="Example: kgem reproduce page")
+def page(
+    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Of all JSON files.")] = Path("results"),
+    template: Annotated[Path, typer.Option(metavar="FILE", help="The prose, with places for figures.")] = Path(
+        "docs/results.md.in"
+    ),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("docs/results.md"),
+    images: Annotated[Path, typer.Option(metavar="FOLDER", help="Of its pictures.")] = Path("docs/images"),
+) -> None:
+    """Write the page of results: prose from a template, every figure and picture from the JSON files."""
+    from kgem.use.reproduce.documents import write_text
+    from kgem.use.reproduce.results_page import PREFIX, results_page
+
+    try:
+        prose = template.read_text(encoding="utf-8")
+    except OSError as error:
+        remedy = "name the template: --template FILE"
+        raise InputError(f"cannot be read: {error.strerror}", where=str(template), remedy=remedy) from error
+    made = results_page(prose, results, _seen_from(out, images))
+    from kgem.use.drawing import save_figure
+
+    images.mkdir(parents=True, exist_ok=True)
+    for old in images.glob(f"{PREFIX}*"):
+        if old.name not in made.pictures:
+            old.unlink()
+    for name, draw in made.pictures.items():
+        save_figure(draw(), images / name)
+    write_text(out, made.text)
+    say(f"{plain(out)}, {len(made.pictures)} pictures in {plain(images)}")
+
+
+def _seen_from(page: Path, images: Path) -> str:
+    """The folder of pictures as the page links to it."""
+    import os
+
+    return Path(os.path.relpath(images, page.parent)).as_posix()
+
+
+def _read(cells: Path) -> list[dict[str, Any]]:
+    from kgem.use.reproduce.cells import read_cells
+
+    return read_cells(cells)
+
+
+def _selected(
+    cells: Path,
     data: Sequence[str] | None,
     model: Sequence[str] | None,
     dim: Sequence[str] | None,
     seeds: Sequence[str] | None,
-    variants: Sequence[str] | None,
-    trials: int,
-) -> list[Cell]:
-    from kgem.use.reproduce.cells import VARIANTS, cells
+) -> list[dict[str, Any]]:
+    """The cells that are there, of some graphs, models, dimensions and seeds; of all that are not named."""
+    from kgem.use.reproduce.cells import graph_name
 
-    models = _words(model) or ["complex", "distmult"]
-    dims = _numbers("--dim", _words(dim) or ["100"], least=1)
-    if len(dims) not in (1, len(models)):
-        what = f"{len(dims)} dimensions for {len(models)} models"
-        raise ConfigError(what, where="--dim", remedy="give one for all models, or one for each")
-    pairs = list(zip(models, dims * len(models) if len(dims) == 1 else dims, strict=True))
-    chosen = _numbers("--seeds", _words(seeds) or ["0"], least=0)
-    return cells(_words(data) or PAPER, pairs, _words(variants) or VARIANTS, chosen, trials)
-
-
-def _words(given: Sequence[str] | None) -> list[str]:
-    """A list as people write it: repeated, with commas, or with spaces."""
-    return [word for text in given or [] for word in text.replace(",", " ").split()]
+    chosen = {"graph": [graph_name(name) for name in words(data)], "model": words(model), "dim": words(dim)}
+    chosen["seed"] = words(seeds)
+    found = [
+        cell for cell in _read(cells) if all(not names or str(cell[key]) in names for key, names in chosen.items())
+    ]
+    if not found:
+        raise InputError("there are no such cells", where=str(cells), remedy="make them: kgem reproduce table1 ...")
+    return found
 
 
-def _numbers(where: str, words: Sequence[str], least: int) -> list[int]:
-    for word in words:
-        if not word.isdecimal() or int(word) < least:
-            remedy = f"give whole numbers from {least} on"
-            raise ConfigError(f"{word!r} is not such a number", where=where, remedy=remedy)
-    return [int(word) for word in words]
+def _model(cell: Document, device: str) -> Model:
+    """The fitted model of a cell."""
+    folder = Path(cell["run"])
+    if not folder.is_dir():
+        remedy = f"run from the folder that it is seen from, or make it again: {cell['command']} --force"
+        raise InputError(f"the run of {cell['name']} is not there", where=str(folder), remedy=remedy)
+    return opened(folder, device)
 
 
-def make_cells(
-    wanted: Sequence[Cell], given: _Given, out: Path, results: Path, *, force: bool, quiet: bool
-) -> list[Cell]:
-    """Make the cells that are not there, visibly; those whose fit failed."""
+def _command(name: str, key: tuple[str, str, int], seeds: Sequence[int], more: Sequence[str] = ()) -> str:
+    graph, model, dim = key
+    call = [
+        "kgem",
+        "reproduce",
+        name,
+        "--data",
+        graph,
+        "--model",
+        model,
+        "--dim",
+        str(dim),
+        "--seeds",
+        *map(str, seeds),
+    ]
+    return shlex.join([*call, *more])
+
+
+def _keep(results: Path, document: Document, figures: dict[str, Figure]) -> None:
+    """Write a document and its pictures, whose names end as told."""
+    from kgem.use.drawing import save_figure
     from kgem.use.reproduce.documents import write_json
-    from kgem.use.reproduce.origin import versions
 
-    versions()  # as of now, and not of when a long command ends
-    graphs = _loaded(wanted, given.base, quiet)
-    base = use_threads(given.base)
-    plan = _Plan(wanted, graphs, results)
-    failed: list[Cell] = []
-    for cell in wanted:
-        path = results / f"{cell.name}.json"
-        if not force and plan.kept(cell, base):
-            continue
-        say(plan.line(cell))
-        try:
-            with _maker(base, given, out, force=force, quiet=quiet) as maker:
-                document = maker.make(cell, graphs[cell.data], given.command(cell))
-        except FitError as error:
-            failed.append(cell)
-            say(f"{cell.title} failed: {plain(error.message)}")
-            continue
-        write_json(path, document)
-        plan.done(cell, document)
-    return failed
+    path = results / f"{document['name']}.json"
+    write_json(path, document)
+    for ending, figure in figures.items():
+        save_figure(figure, path.with_name(f"{document['name']}{ending}"))
+    say(f"{plain(path)}, and {', '.join(f'{ending}' for ending in figures)} beside it")
 
 
-@contextmanager
-def _maker(base: Config, given: _Given, out: Path, *, force: bool, quiet: bool) -> Iterator[Maker]:
-    """Makes cells while the terminal shows it."""
-    from kgem.use.reproduce.making import Maker
-
-    bars: list[Progress] = []
-
-    def carry_on(run: Run) -> Model:
-        use_threads(run.config, given.threads)
-        return train(run, quiet=quiet, plan=False, goes_on="go on: give the same command again")
-
-    def measuring(what: str, done: int, total: int) -> None:
-        if not bars and not quiet:
-            bars.append(Progress(what).__enter__())
-        for bar in bars:
-            bar.label, bar.done, bar.total = what, done, total
-
-    try:
-        yield Maker(
-            base=base,
-            out=out,
-            carry_on=carry_on,
-            tell=lambda text: say(plain(text)),
-            measuring=measuring,
-            strengths=given.strengths,
-            force=force,
-        )
-    finally:
-        for bar in bars:
-            bar.__exit__(None, None, None)
+def _show(documents: Sequence[Document], tables: Sequence[Any]) -> None:
+    for make in tables:
+        table: Table = make(documents)
+        emit_text(table.markdown() + "\n")
 
 
-def _loaded(wanted: Sequence[Cell], base: Config, quiet: bool) -> dict[str, Prepared]:
-    """All graphs, before anything long begins: a name that is wrong shows at once, and so does a model."""
-    how = reading.options(None, False, None, None, "drop", False)
-    loaded = {cell.data: reading.load(cell.data, how, quiet=quiet) for cell in wanted}
-    with Progress("preparing"):
-        from kgem.use.fitting import prepare
-
-        graphs = {name: prepare(data, SPLIT_SEED) for name, data in loaded.items()}
-        for cell in wanted:
-            cell.settings(base)
-    for name, prepared in graphs.items():
-        for split in ("valid", "test"):
-            if not len(prepared.data.split(split)):
-                remedy = "give a graph that has both, or one without any split"
-                raise InputError(f"{plain(name)} has no facts in {split}", remedy=remedy)
-    return graphs
-
-
-class _Plan:
-    """Which cells are there, and how long the others will take."""
-
-    def __init__(self, wanted: Sequence[Cell], graphs: dict[str, Prepared], results: Path) -> None:
-        self._wanted, self._graphs, self._results = wanted, graphs, results
-        self._seconds: dict[Cell, float] = {}  # of cells that are done
-        self._kept: set[Cell] = set()
-
-    def kept(self, cell: Cell, base: Config) -> bool:
-        """Whether the cell is there; told if it was made with other settings."""
-        from kgem.use.reproduce.cells import changed_settings, read_cell
-
-        path = self._results / f"{cell.name}.json"
-        if not path.exists():
-            return False
-        document = read_cell(path)
-        if cell.variant == "search" and len(document["trials"]) < cell.trials:
-            return False
-        changed = changed_settings(document, cell, base)
-        if changed:
-            say(paragraph(f"{cell.name} is kept, but other settings made it ({', '.join(changed)}); anew: --force"))
-        if document["facts"]["hash"] != self._graphs[cell.data].data.content_hash:
-            remedy = "give another --results, or make it anew: --force"
-            raise InputError("is of another graph or split", where=str(path), remedy=remedy)
-        self.done(cell, document)
-        self._kept.add(cell)
-        return True
-
-    def done(self, cell: Cell, document: dict[str, Any]) -> None:
-        """Take note of what a cell took."""
-        self._seconds[cell] = float(document["seconds"])
-
-    def line(self, cell: Cell) -> str:
-        """Which cell comes, of how many, and the time left if any cell tells the speed."""
-        place = self._wanted.index(cell) + 1
-        left = self._left()
-        told = "" if left is None else f"; about {duration(left)} left for all"
-        return f"cell {place} of {len(self._wanted)} ({len(self._seconds)} done): {plain(cell.title)}{told}"
-
-    def _left(self) -> float | None:
-        work = sum(map(self._work, self._seconds))
-        rest = sum(self._work(cell) for cell in self._wanted if cell not in self._seconds)
-        return sum(self._seconds.values()) / work * rest if work else None
-
-    def _work(self, cell: Cell) -> float:
-        """In no unit: the products of an epoch times the number of trainings."""
-        data = self._graphs[cell.data].data
-        width = cell.dim * (2 if cell.model == "complex" else 1)
-        return len(data.train) * data.n_entities * width * WORK.get(cell.variant, cell.trials)
+def _tell_failed(failed: Sequence[Cell], wanted: Sequence[Cell]) -> None:
+    if failed:
+        say(paragraph(f"{len(failed)} of {len(wanted)} cells failed: {', '.join(cell.name for cell in failed)}"))
+        raise typer.Exit(1)

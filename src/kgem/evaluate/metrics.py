@@ -13,7 +13,16 @@ from kgem.data.dataset import Dataset
 from kgem.data.stats import relation_categories
 from kgem.evaluate.ranking import Ranks
 
-__all__ = ["FREQUENCY_BINS", "TIE_RULES", "Evaluation", "Metrics", "breakdown", "frequency_bin", "summarise"]
+__all__ = [
+    "FREQUENCY_BINS",
+    "TIE_RULES",
+    "Evaluation",
+    "Metrics",
+    "breakdown",
+    "frequency_bin",
+    "frequency_names",
+    "summarise",
+]
 
 TIE_RULES = ("pessimistic", "optimistic", "realistic")
 FREQUENCY_BINS = (0, 1, 3, 10, 30, 100, 300, 1000)  # lower borders of the bins
@@ -73,7 +82,7 @@ def breakdown(ranks: Ranks, data: Dataset) -> Evaluation:
         by_ties={rule: summarise(ranks.of(rule)) for rule in TIE_RULES},
         by_side=_by_group(worst, reverse.astype(np.int64), ["tail", "head"]),
         by_category=_by_group(worst, category_of[base], [str(c) for c in categories]),
-        by_frequency=_by_group(worst, frequency_bin(counts), _bin_names()),
+        by_frequency=_by_group(worst, frequency_bin(counts), frequency_names()),
         by_relation=_by_group(worst, base, data.relations.labels),
         unseen_targets=int((counts == 0).sum()),
     )
@@ -84,7 +93,7 @@ def frequency_bin(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return np.searchsorted(FREQUENCY_BINS, counts, side="right") - 1
 
 
-def _bin_names() -> list[str]:
+def frequency_names() -> list[str]:
     uppers = [high - 1 for high in FREQUENCY_BINS[1:]]
     names = [str(low) if low == high else f"{low}-{high}" for low, high in zip(FREQUENCY_BINS, uppers, strict=False)]
     return [*names, f"{FREQUENCY_BINS[-1]}+"]

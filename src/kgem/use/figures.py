@@ -101,11 +101,13 @@ def strengths_figure(
     *,
     what: str = "entity",
     annotate: int = 8,
+    fit: ProportionalFit | None = None,
 ) -> Figure:
     """Fig. 3: learned strength against frequency, with the best proportional line and the fitted slope.
 
-    Twice as many strengths as counts are those of relations and of their reciprocals. With `labels`, the
-    `annotate` symbols that are furthest from the fitted line are named.
+    `fit` is that of all symbols where the strengths are of some. Twice as many strengths as counts are those of
+    relations and of their reciprocals. With `labels`, the `annotate` symbols that are furthest from the fitted line
+    are named.
     """
     lam, n = np.asarray(strengths, dtype=np.float64), np.asarray(counts)
     both = len(lam) == 2 * len(n) > 0
@@ -128,7 +130,7 @@ def strengths_figure(
         else:
             _draw_points(axes, x, y, BLUE, None)
         _limit(axes, x, y)
-        fit = fit_strengths(lam, n)
+        fit = fit or fit_strengths(lam, n)
         _draw_fits(axes, fit)
         if labels is not None:
             _name_extremes(axes, x, y, labels, fit, annotate)

@@ -14,7 +14,7 @@ from kgem.use.reproduce.documents import Document, write_text
 from kgem.use.reproduce.published import Figure, published
 from kgem.use.reproduce.tables import Table, html_page, mean_and_spread
 
-__all__ = ["Row", "aims", "details", "rows_of", "table1", "write_tables"]
+__all__ = ["Row", "aims", "chosen_mode", "details", "rows_of", "table1", "write_tables"]
 
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 MODELS = {"distmult": "DistMult", "complex": "ComplEx"}
@@ -61,14 +61,14 @@ def rows_of(documents: Sequence[Document]) -> list[Row]:
     groups: dict[tuple[str, str, int, str], list[tuple[Document, str]]] = {}
     for document in documents:
         for variant, mode in LABELS:
-            chosen = _chosen(document, mode)
+            chosen = chosen_mode(document, mode)
             if document["variant"] == variant and chosen in document["metrics"]:
                 key = (document["graph"], document["model"], document["dim"], LABELS[variant, mode])
                 groups.setdefault(key, []).append((document, chosen))
     return [_row(key, sorted(group, key=lambda pair: pair[0]["seed"])) for key, group in groups.items()]
 
 
-def _chosen(document: Document, mode: str) -> str:
+def chosen_mode(document: Document, mode: str) -> str:
     """The mode that is meant: what the fit chose, or what it would have chosen among those of one model."""
     if mode == "auto":
         return str(document["mode"])

@@ -1,0 +1,251 @@
+"""Cells of Table 1 for commands: lists as people write them, and fits that are shown while they are made."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand
+
+from kgem.cli import reading
+from kgem.cli.console import paragraph, plain, say
+from kgem.cli.fit import chosen_settings, train, use_threads
+from kgem.cli.progress import Progress, duration
+from kgem.errors import ConfigError, FitError, InputError
+
+if TYPE_CHECKING:
+    from kgem.config import Config
+    from kgem.use.fitting import Prepared
+    from kgem.use.model import Model
+    from kgem.use.reproduce.cells import Cell
+    from kgem.use.reproduce.making import Maker
+    from kgem.use.run import Run
+
+__all__ = ["Given", "Several", "make_cells", "ranking", "wanted_cells", "words"]
+
+PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
+SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
+WORK = {"conventional": 1.0, "em": 3.0}  # what a cell costs beside one training, roughly; a search: its trials
+LISTS = ("data", "model", "dim", "seeds", "variants")
+
+
+class Several(TyperCommand):
+    """A command whose lists may be written with spaces: --seeds 0 1 2."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        lists = {name for option in self.params if option.name in LISTS for name in option.opts}
+        words: list[str] = []
+        option, first = "", True
+        for word in args:
+            if word.startswith("-"):
+                option, first = word, True
+            elif option in lists and not first:
+                words.append(option)
+            else:
+                first = False
+            words.append(word)
+        return super().parse_args(ctx, words)
+
+
+class Given:
+    """What all cells of a command share: settings, and the words that ask for them."""
+
+    def __init__(
+        self,
+        recipe: str,
+        overrides: Sequence[str],
+        time_budget: str | None,
+        device: str | None,
+        threads: int | None,
+        strengths: tuple[float, float],
+    ) -> None:
+        named = {"device": device, "run.threads": threads}
+        self.base: Config = chosen_settings(recipe, None, named, overrides, time_budget)
+        self.threads, self.strengths = threads, strengths
+        self._words = [
+            *(["--recipe", recipe] if recipe != "default" else []),
+            *(word for setting in overrides for word in ("--set", setting)),
+            *(["--time-budget", time_budget] if time_budget else []),
+            *(["--device", device] if device else []),
+        ]
+
+    def command(self, cell: Cell) -> str:
+        """What makes just this cell."""
+        call = ["kgem", "reproduce", "table1", "--data", cell.data, "--model", cell.model, "--dim", str(cell.dim)]
+        call += ["--variants", cell.variant, "--seeds", str(cell.seed)]
+        if cell.variant == "search":
+            call += ["--trials", str(cell.trials), "--strengths", *(f"{bound:g}" for bound in self.strengths)]
+        return shlex.join([*call, *self._words])
+
+
+def wanted_cells(
+    data: Sequence[str] | None,
+    model: Sequence[str] | None,
+    dim: Sequence[str] | None,
+    seeds: Sequence[str] | None,
+    variants: Sequence[str] | None,
+    trials: int,
+) -> list[Cell]:
+    from kgem.use.reproduce.cells import VARIANTS, cells
+
+    models = words(model) or ["complex", "distmult"]
+    dims = _numbers("--dim", words(dim) or ["100"], least=1)
+    if len(dims) not in (1, len(models)):
+        what = f"{len(dims)} dimensions for {len(models)} models"
+        raise ConfigError(what, where="--dim", remedy="give one for all models, or one for each")
+    pairs = list(zip(models, dims * len(models) if len(dims) == 1 else dims, strict=True))
+    chosen = _numbers("--seeds", words(seeds) or ["0"], least=0)
+    return cells(words(data) or PAPER, pairs, words(variants) or VARIANTS, chosen, trials)
+
+
+def words(given: Sequence[str] | None) -> list[str]:
+    """A list as people write it: repeated, with commas, or with spaces."""
+    return [word for text in given or [] for word in text.replace(",", " ").split()]
+
+
+def _numbers(where: str, given: Sequence[str], least: int) -> list[int]:
+    for word in given:
+        if not word.isdecimal() or int(word) < least:
+            remedy = f"give whole numbers from {least} on"
+            raise ConfigError(f"{word!r} is not such a number", where=where, remedy=remedy)
+    return [int(word) for word in given]
+
+
+def make_cells(
+    wanted: Sequence[Cell], given: Given, out: Path, results: Path, *, force: bool, quiet: bool
+) -> list[Cell]:
+    """Make the cells that are not there, visibly; those whose fit failed."""
+    from kgem.use.reproduce.documents import write_json
+    from kgem.use.reproduce.origin import versions
+
+    versions()  # as of now, and not of when a long command ends
+    graphs = _loaded(wanted, given.base, quiet)
+    base = use_threads(given.base)
+    plan = _Plan(wanted, graphs, results)
+    failed: list[Cell] = []
+    for cell in wanted:
+        path = results / f"{cell.name}.json"
+        if not force and plan.kept(cell, base):
+            continue
+        say(plan.line(cell))
+        try:
+            with _maker(base, given, out, force=force, quiet=quiet) as maker:
+                document = maker.make(cell, graphs[cell.data], given.command(cell))
+        except FitError as error:
+            failed.append(cell)
+            say(f"{cell.title} failed: {plain(error.message)}")
+            continue
+        write_json(path, document)
+        plan.done(cell, document)
+    return failed
+
+
+@contextmanager
+def _maker(base: Config, given: Given, out: Path, *, force: bool, quiet: bool) -> Iterator[Maker]:
+    """Makes cells while the terminal shows it."""
+    from kgem.use.reproduce.making import Maker
+
+    def carry_on(run: Run) -> Model:
+        use_threads(run.config, given.threads)
+        return train(run, quiet=quiet, plan=False, goes_on="go on: give the same command again")
+
+    with ranking(quiet=quiet) as measuring:
+        yield Maker(
+            base=base,
+            out=out,
+            carry_on=carry_on,
+            tell=lambda text: say(plain(text)),
+            measuring=measuring,
+            strengths=given.strengths,
+            force=force,
+        )
+
+
+@contextmanager
+def ranking(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """What hears of work and how far it is, and shows it; its bar is there from the first time on."""
+    bars: list[Progress] = []
+
+    def heard(what: str, done: int, total: int) -> None:
+        if not bars and not quiet:
+            bars.append(Progress(what).__enter__())
+        for bar in bars:
+            bar.label, bar.done, bar.total = what, done, total
+
+    try:
+        yield heard
+    finally:
+        for bar in bars:
+            bar.__exit__(None, None, None)
+
+
+def _loaded(wanted: Sequence[Cell], base: Config, quiet: bool) -> dict[str, Prepared]:
+    """All graphs, before anything long begins: a name that is wrong shows at once, and so does a model."""
+    how = reading.options(None, False, None, None, "drop", False)
+    loaded = {cell.data: reading.load(cell.data, how, quiet=quiet) for cell in wanted}
+    with Progress("preparing"):
+        from kgem.use.fitting import prepare
+
+        graphs = {name: prepare(data, SPLIT_SEED) for name, data in loaded.items()}
+        for cell in wanted:
+            cell.settings(base)
+    for name, prepared in graphs.items():
+        for split in ("valid", "test"):
+            if not len(prepared.data.split(split)):
+                remedy = "give a graph that has both, or one without any split"
+                raise InputError(f"{plain(name)} has no facts in {split}", remedy=remedy)
+    return graphs
+
+
+class _Plan:
+    """Which cells are there, and how long the others will take."""
+
+    def __init__(self, wanted: Sequence[Cell], graphs: dict[str, Prepared], results: Path) -> None:
+        self._wanted, self._graphs, self._results = wanted, graphs, results
+        self._seconds: dict[Cell, float] = {}  # of cells that are done
+        self._kept: set[Cell] = set()
+
+    def kept(self, cell: Cell, base: Config) -> bool:
+        """Whether the cell is there; told if it was made with other settings."""
+        from kgem.use.reproduce.cells import changed_settings, read_cell
+
+        path = self._results / f"{cell.name}.json"
+        if not path.exists():
+            return False
+        document = read_cell(path)
+        if cell.variant == "search" and len(document["trials"]) < cell.trials:
+            return False
+        changed = changed_settings(document, cell, base)
+        if changed:
+            say(paragraph(f"{cell.name} is kept, but other settings made it ({', '.join(changed)}); anew: --force"))
+        if document["facts"]["hash"] != self._graphs[cell.data].data.content_hash:
+            remedy = "give another --results, or make it anew: --force"
+            raise InputError("is of another graph or split", where=str(path), remedy=remedy)
+        self.done(cell, document)
+        self._kept.add(cell)
+        return True
+
+    def done(self, cell: Cell, document: dict[str, Any]) -> None:
+        """Take note of what a cell took."""
+        self._seconds[cell] = float(document["seconds"])
+
+    def line(self, cell: Cell) -> str:
+        """Which cell comes, of how many, and the time left if any cell tells the speed."""
+        place = self._wanted.index(cell) + 1
+        left = self._left()
+        told = "" if left is None else f"; about {duration(left)} left for all"
+        return f"cell {place} of {len(self._wanted)} ({len(self._seconds)} done): {plain(cell.title)}{told}"
+
+    def _left(self) -> float | None:
+        work = sum(map(self._work, self._seconds))
+        rest = sum(self._work(cell) for cell in self._wanted if cell not in self._seconds)
+        return sum(self._seconds.values()) / work * rest if work else None
+
+    def _work(self, cell: Cell) -> float:
+        """In no unit: the products of an epoch times the number of trainings."""
+        data = self._graphs[cell.data].data
+        width = cell.dim * (2 if cell.model == "complex" else 1)
+        return len(data.train) * data.n_entities * width * WORK.get(cell.variant, cell.trials)
