@@ -1,0 +1,154 @@
+"""The search that kgem replaces: what it found and what it cost, beside one fit, from cells of Table 1."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kgem.errors import InputError
+from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.origin import now, versions
+from kgem.use.reproduce.table1 import chosen_mode
+from kgem.use.reproduce.tables import Table, mean_and_spread
+
+__all__ = ["KIND", "compare_costs", "cost_table", "pairs"]
+
+KIND = "kgem-search-cost"
+QUARTER = 0.25  # of the search's cost is what we allow a fit
+
+Curve = dict[str, list[float]]
+
+
+def pairs(documents: Sequence[Document]) -> dict[tuple[str, str, int], list[tuple[Document, Document]]]:
+    """Search and fit with the same seed, by graph, model and dimension."""
+    found: dict[tuple[str, str, int], list[tuple[Document, Document]]] = {}
+    fits = {_key(each): each for each in documents if each["variant"] == "em"}
+    for each in documents:
+        if each["variant"] == "search" and _key(each) in fits:
+            found.setdefault(_key(each)[:3], []).append((each, fits[_key(each)]))
+    return {key: sorted(group, key=lambda pair: pair[0]["seed"]) for key, group in found.items()}
+
+
+def _key(document: Document) -> tuple[str, str, int, int]:
+    return document["graph"], document["model"], document["dim"], document["seed"]
+
+
+def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> dict[str, Any]:
+    """The JSON of one graph, model and dimension: both sides of each seed, and their ratios."""
+    if not group:
+        raise InputError(
+            "there is no search with a fit beside it", remedy="make cells: kgem reproduce table1 --data ..."
+        )
+    search = group[0][0]
+    seeds = [_compared(*pair) for pair in group]
+    ratios = {name: statistics.fmean(seed["ratio"][name] for seed in seeds) for name in ("epochs", "seconds")}
+    gains = {split: statistics.fmean(seed["gain"][split] for seed in seeds) for split in ("valid", "test")}
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "name": f"{search['graph']}-{search['model']}-{search['dim']}",
+        "command": command,
+        "graph": search["graph"],
+        "model": search["model"],
+        "dim": search["dim"],
+        "trials": len(search["trials"]),
+        "ratio": ratios,
+        "gain": gains,
+        "reached": gains["valid"] >= 0 and ratios["epochs"] <= QUARTER,
+        "seeds": seeds,
+        "versions": versions(),
+        "finished": now(),
+    }
+
+
+def _compared(search: Document, fit: Document) -> dict[str, Any]:
+    sides = {"search": _search_side(search), "fit": _fit_side(fit)}
+    one, other = sides["search"], sides["fit"]
+    best = one["curve"]["best"][-1]
+    return {
+        "seed": search["seed"],
+        **sides,
+        "ratio": {name: other[name] / one[name] for name in ("epochs", "seconds")},
+        "gain": {split: other[split]["mrr"] - one[split]["mrr"] for split in ("valid", "test")},
+        # What each had spent when it first was as good as the best of the search.
+        "epochs_to_the_best": {name: _first(side["curve"], best) for name, side in sides.items()},
+    }
+
+
+def _search_side(document: Document) -> dict[str, Any]:
+    """A search one trial after the other; only what is finished can be used, so only ends of trials count."""
+    best: float | None = None
+    curve: Curve = {"epochs": [0.0], "seconds": [0.0], "best": [], "trial": []}
+    for trial in document["trials"]:
+        mrr = trial["mrr"]
+        best = mrr if best is None else best if mrr is None else max(best, mrr)
+        curve["epochs"].append(curve["epochs"][-1] + trial["epochs"])
+        curve["seconds"].append(round(curve["seconds"][-1] + trial["seconds"], 3))
+        curve["best"].append(best or 0.0)
+        curve["trial"].append(mrr or 0.0)
+    return _side(document, "point", {name: values[-len(curve["best"]) :] for name, values in curve.items()})
+
+
+def _fit_side(document: Document) -> dict[str, Any]:
+    """A fit epoch by epoch; the figures are those of one model, not of a blend of two."""
+    curve: Curve = {"epochs": [], "seconds": [], "best": []}
+    best, spent = 0.0, 0.0
+    columns = document["curve"]
+    for epoch, (mrr, seconds) in enumerate(zip(columns["mrr"], columns["seconds"], strict=True), 1):
+        best, spent = max(best, mrr or 0.0), spent + seconds
+        for name, value in {"epochs": epoch, "seconds": round(spent, 3), "best": best}.items():
+            curve[name].append(value)
+    return _side(document, chosen_mode(document, "single"), curve) | {
+        "phases": document["epochs"],
+        "auto": {"mode": document["mode"], **_figures(document, document["mode"])},
+    }
+
+
+def _side(document: Document, mode: str, curve: Curve) -> dict[str, Any]:
+    return {
+        "cell": document["name"],
+        "mode": mode,
+        **_figures(document, mode),
+        "epochs": sum(document["epochs"].values()),
+        "seconds": document["seconds"],
+        "curve": curve,
+        **({"strength": document["strength"]["value"]} if "strength" in document else {}),
+    }
+
+
+def _figures(document: Document, mode: str) -> dict[str, Any]:
+    kept = ("n", "mrr", "hits_at_1", "hits_at_10")
+    return {split: {name: figures[name] for name in kept} for split, figures in document["metrics"][mode].items()}
+
+
+def _first(curve: Mapping[str, Sequence[float]], best: float) -> float | None:
+    """Epochs spent when the curve first reaches a value; None if it never does."""
+    reached = (epochs for epochs, value in zip(curve["epochs"], curve["best"], strict=True) if value >= best)
+    return next(reached, None)
+
+
+def cost_table(documents: Iterable[Document]) -> Table:
+    """One row for the search and one for the fit of each graph, and whether the fit kept within a quarter."""
+    lines = []
+    for document in documents:
+        name = f"{document['graph']}, {document['model']}, K = {document['dim']}"
+        for side, words in {"search": f"search, {document['trials']} trials", "fit": "one kgem fit"}.items():
+            each = [seed[side] for seed in document["seeds"]]
+            shares = (
+                ["", ""] if side == "search" else [f"{document['ratio'][key]:.0%}" for key in ("epochs", "seconds")]
+            )
+            lines.append(
+                [
+                    name,
+                    words,
+                    str(len(each)),
+                    *(mean_and_spread([one[split]["mrr"] for one in each]) for split in ("valid", "test")),
+                    f"{statistics.fmean(one['epochs'] for one in each):,.0f}",
+                    f"{statistics.fmean(one['seconds'] for one in each):,.0f}",
+                    *shares,
+                ]
+            )
+    columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "of its epochs"]
+    note = "Means over seeds. The last two columns: what the fit took of the search's cost. One model each, no blend."
+    return Table("Search and fit", [*columns, "of its seconds"], lines, 2, frozenset(), [note])

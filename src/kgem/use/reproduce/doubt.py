@@ -1,0 +1,208 @@
+"""Does the model know when it does not know: calibration on test, and doubt against error.
+
+Doubt is measured on the distribution over answers that ranks are made from: the other known answers are left out.
+`entropy` is that of the distribution with the mode's temperature, `confidence` the probability of its first answer.
+Of the posterior, `information` is the part of the entropy that comes from not knowing the vectors (the entropy of the
+averaged distribution less the average entropy), `spread` the standard deviation of the first answer's probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kgem.evaluate.calibration import measure
+from kgem.evaluate.metrics import frequency_bin, frequency_names
+from kgem.evaluate.ranking import Scorer, TableScorer, known_cells
+from kgem.use.fitted import MODES
+from kgem.use.model import Model
+from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.origin import now, versions
+from kgem.use.reproduce.tables import Table
+
+__all__ = ["KIND", "area_under_roc", "calibration_document", "calibration_table", "doubt", "doubt_table"]
+
+KIND = "kgem-calibration"
+MOST = 10_000  # questions that are asked; more say nothing new
+BLOCK_CELLS = 2**20  # scores at a time
+DECILES = 10
+
+Floats = npt.NDArray[np.float64]
+Signals = dict[str, Floats]  # one number per question
+
+
+def calibration_document(
+    cell: Document, model: Model, command: str, progress: Callable[[str, int, int], None], seed: int = 0
+) -> dict[str, Any]:
+    """The JSON of a fit: for each mode its calibration, and how well its doubt foretells its errors."""
+    data = model.data
+    facts = data.reciprocal(data.test)
+    if len(facts) > MOST:
+        facts = facts[np.sort(np.random.default_rng(seed).choice(len(facts), MOST, replace=False))]
+    modes = {}
+    for place, mode in enumerate(MODES):
+        progress(f"calibration, {mode}", place, len(MODES))
+        found = measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode)).to_dict()
+        signals = doubt(model, facts, mode)
+        modes[mode] = {
+            "calibration": {name: value for name, value in found.items() if name != "curve_pairs"},
+            **_foretold(signals, data.entity_counts[facts[:, 0]]),
+        }
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "name": f"{cell['graph']}-{cell['model']}-{cell['dim']}-{cell['seed']}",
+        "command": command,
+        **{key: cell[key] for key in ("graph", "model", "dim", "seed", "run")},
+        "cell": cell["name"],
+        "questions": len(facts),
+        "modes": modes,
+        "versions": versions(),
+        "finished": now(),
+    }
+
+
+@torch.no_grad()
+def doubt(model: Model, facts: npt.NDArray[Any], mode: str) -> Signals:
+    """For each fact's question what the mode says of its doubt, whether its first answer is right, and 1 / rank."""
+    scorer, temperature = model.scorer(mode), model.temperature(mode)
+    samples = [TableScorer(sample) for sample in model.samples] if mode == "bayes" else []
+    parts: list[dict[str, Tensor]] = []
+    for block, targets, mask in _blocks(model, facts):
+        scores = _scores(scorer, block, mask)
+        own = scores.gather(1, targets[:, None])
+        logs = (scores / temperature).log_softmax(1)
+        confidence, first = logs.exp().max(1)
+        part = {
+            "confidence": confidence,
+            "entropy": _entropy(logs),
+            "reciprocal_rank": (scores >= own).sum(1).reciprocal(),  # the target itself counts once: the paper's rank
+        }
+        part["right"] = (part["reciprocal_rank"] == 1).to(part["entropy"].dtype)
+        if samples:
+            each = torch.stack([_scores(sample, block, mask).log_softmax(1) for sample in samples])  # (S, b, N_e)
+            mean = each.logsumexp(0) - np.log(len(samples))
+            part["information"] = _entropy(mean) - _entropy(each).mean(0)
+            part["spread"] = each.gather(2, first.expand(len(samples), -1)[:, :, None]).exp().std(0, correction=0)[:, 0]
+        parts.append(part)
+    return {name: torch.cat([part[name] for part in parts]).double().cpu().numpy() for name in parts[0]}
+
+
+def _blocks(model: Model, facts: npt.NDArray[Any]) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor, Tensor]]:
+    """Some facts at a time: heads and relations (b,), tails (b,), and which cells (b, N_e) are other known answers."""
+    n, device = model.data.n_entities, model.point.entities.device
+    size = max(1, BLOCK_CELLS // (n * (model.n_samples + 2)))
+    for start in range(0, len(facts), size):
+        part = facts[start : start + size].astype(np.int64)
+        heads, relations, tails = (torch.from_numpy(column.copy()).to(device) for column in part.T)
+        rows, known = known_cells(part, model.data.filter_index)
+        mask = torch.zeros(len(part), n, dtype=torch.bool, device=device)
+        mask[torch.from_numpy(rows).to(device), torch.from_numpy(known).to(device)] = True
+        mask[torch.arange(len(part), device=device), tails] = False
+        yield (heads, relations), tails, mask
+
+
+def _scores(scorer: Scorer, block: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    """Scores (b, N_e) with the other known answers at -inf."""
+    scores = scorer.like.new_empty(mask.shape)
+    scorer.prepare(*block)(0, scorer.n_entities, scores)
+    return scores.masked_fill_(mask, -torch.inf)
+
+
+def _entropy(logs: Tensor) -> Tensor:
+    """In nats, of the distributions whose logarithms are in the last dimension."""
+    return -(logs.exp() * logs).nan_to_num_(0.0).sum(-1)
+
+
+def _foretold(signals: Signals, asked: npt.NDArray[Any]) -> dict[str, Any]:
+    """How far doubt goes with error: over all questions, in tenths, and by how often the asked entity occurs."""
+    wrong = signals["right"] < 1
+    doubts = {"confidence": -signals["confidence"]} | {
+        name: signals[name] for name in ("entropy", "information", "spread") if name in signals
+    }
+    return {
+        "right": float(signals["right"].mean()),
+        "foretells": {name: area_under_roc(values, wrong) for name, values in doubts.items()},
+        "tenths": _tenths(signals),
+        "bins": list(_by_asked(signals, doubts, frequency_bin(asked))),
+    }
+
+
+def _tenths(signals: Signals) -> dict[str, list[float]]:
+    """The questions from the surest to the most doubtful tenth: mean entropy, share right, MRR."""
+    parts = np.array_split(np.argsort(signals["entropy"], kind="stable"), DECILES)
+    names = {"entropy": "entropy", "right": "right", "mrr": "reciprocal_rank"}
+    return {name: [float(signals[key][part].mean()) for part in parts if len(part)] for name, key in names.items()}
+
+
+def _by_asked(signals: Signals, doubts: Mapping[str, Floats], place: npt.NDArray[Any]) -> Iterator[dict[str, Any]]:
+    kept: list[str] = [name for name in ("confidence", "entropy", "information", "spread", "right") if name in signals]
+    for i, name in enumerate(frequency_names()):
+        here = place == i
+        if here.any():
+            means: dict[str, float] = {key: float(signals[key][here].mean()) for key in kept}
+            wrong = signals["right"][here] < 1
+            foretells = {key: area_under_roc(values[here], wrong) for key, values in doubts.items()}
+            yield {"bin": name, "n": int(here.sum()), **means, "foretells": foretells}
+
+
+def area_under_roc(values: Floats, wrong: npt.NDArray[np.bool_]) -> float | None:
+    """The probability that a wrong answer had the higher value than a right one, ties halved; None without both."""
+    n_wrong = int(wrong.sum())
+    n_right = len(wrong) - n_wrong
+    if not n_wrong or not n_right:
+        return None
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks = (ends - (counts - 1) / 2)[place]  # from 1, the mean of those that are equal
+    return float((ranks[wrong].sum() - n_wrong * (n_wrong + 1) / 2) / (n_wrong * n_right))
+
+
+def calibration_table(documents: Iterable[Document]) -> Table:
+    """A row per fit and mode."""
+    lines = []
+    for document in documents:
+        name = f"{document['graph']}, {document['model']}, K = {document['dim']}, seed {document['seed']}"
+        for mode, found in document["modes"].items():
+            figures = found["calibration"]
+            foretells = found["foretells"]
+            kept = [f"{figures[key]:.3f}" for key in ("ece_before", "ece", "log_loss_before", "log_loss")]
+            areas = [_area(foretells.get(key)) for key in ("confidence", "entropy", "information", "spread")]
+            lines.append([name, mode, f"{found['right']:.1%}", f"{figures['temperature']:.3g}", *kept, *areas])
+            name = ""
+    columns = ["fit", "mode", "first answers right", "T", "ECE, T = 1", "ECE", "log loss, T = 1", "log loss"]
+    columns += ["confidence", "entropy", "information", "spread"]
+    note = (
+        "T was fitted on validation, the rest is on test. The last four columns: the probability that a wrong first "
+        "answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance), by measure of doubt."
+    )
+    return Table("Calibration", columns, lines, 2, frozenset(), [note])
+
+
+def doubt_table(documents: Iterable[Document], mode: str = "bayes") -> Table:
+    """Doubt of the posterior by how often the asked entity occurs in training."""
+    lines = []
+    for document in documents:
+        name = f"{document['graph']}, {document['model']}, K = {document['dim']}, seed {document['seed']}"
+        for row in document["modes"][mode]["bins"]:
+            means = [
+                f"{row['right']:.1%}",
+                f"{row['confidence']:.1%}",
+                f"{row['entropy']:.2f}",
+                f"{row['information']:.3f}",
+            ]
+            area = _area(row["foretells"]["entropy"])
+            lines.append([name, row["bin"], f"{row['n']:,}", *means, area])
+            name = ""
+    columns = ["fit", "training facts of the asked entity", "questions", "first answers right", "mean confidence"]
+    columns += ["entropy, nats", "information, nats", "entropy foretells errors"]
+    return Table("Doubt by frequency", columns, lines, 2, frozenset(), [f"Mode {mode}."])
+
+
+def _area(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

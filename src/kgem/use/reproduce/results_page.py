@@ -1,0 +1,164 @@
+"""docs/results.md: prose from a template, every figure and picture in it from the JSON files under results/.
+
+In the template {{table1}}, {{aims}}, {{details}}, {{search}}, {{frequency}}, {{strengths}}, {{calibration}}, {{doubt}}
+and {{sources}} stand for tables (with their pictures), and {{value FILE PATH FORMAT}} for one figure:
+{{value table1/umls-complex-50-em-0.json metrics.point.test.mrr .3f}}.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgem.errors import InputError
+from kgem.use.reproduce import cells, cost, doubt, frequency
+from kgem.use.reproduce.documents import Document, read_folder
+from kgem.use.reproduce.pictures import calibration_figure, cost_figure, frequency_figure, slope_figure
+from kgem.use.reproduce.table1 import aims, details, table1
+from kgem.use.reproduce.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FOLDERS", "Page", "results_page"]
+
+FOLDERS = {
+    "table1": cells.KIND,
+    "search": cost.KIND,
+    "frequency": frequency.KIND,
+    "calibration": doubt.KIND,
+}
+NOTHING = "*Not measured yet.*\n"
+PREFIX = "results-"  # of the pictures' names
+_PLACE = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+
+Draw = Callable[[], "Figure"]
+
+
+@dataclass
+class Page:
+    """The text, and what draws each of its pictures."""
+
+    text: str = ""
+    pictures: dict[str, Draw] = field(default_factory=dict)
+
+
+def results_page(template: str, results: Path, images: str = "images") -> Page:
+    """The page; `images` is where its pictures are, seen from it."""
+    documents = {name: read_folder(results / name, kind) for name, kind in FOLDERS.items()}
+    page = Page()
+    writers: Mapping[str, Callable[[], str]] = {
+        "table1": lambda: _joined(table1(documents["table1"])),
+        "aims": lambda: _joined([aims(documents["table1"])]),
+        "details": lambda: _joined([details(documents["table1"])] if documents["table1"] else []),
+        "search": lambda: _with_pictures(page, "search", documents, cost.cost_table, _cost_picture, images),
+        "frequency": lambda: _with_pictures(
+            page, "frequency", documents, frequency.frequency_table, _frequency_picture, images
+        ),
+        "strengths": lambda: _with_pictures(
+            page, "frequency", documents, frequency.slope_table, _slope_picture, images
+        ),
+        "calibration": lambda: _with_pictures(
+            page, "calibration", documents, doubt.calibration_table, _calibration_picture, images
+        ),
+        "doubt": lambda: _joined([doubt.doubt_table(documents["calibration"])] if documents["calibration"] else []),
+        "sources": lambda: _joined([_sources(documents)]),
+    }
+
+    def fill(place: re.Match[str]) -> str:
+        name, *rest = place[1].split()
+        if name == "value":
+            return _value(results, rest)
+        if name not in writers or rest:
+            raise InputError(f"the template asks for {place[0]}", remedy=f"one of {', '.join(writers)}, or a value")
+        return writers[name]().rstrip("\n")
+
+    page.text = _PLACE.sub(fill, template)
+    return page
+
+
+def _joined(tables: Sequence[Table | None]) -> str:
+    return "\n".join(table.markdown(3) for table in tables if table is not None) or NOTHING
+
+
+def _with_pictures(
+    page: Page,
+    folder: str,
+    documents: Mapping[str, Sequence[Document]],
+    table: Callable[[Sequence[Document]], Table],
+    picture: Callable[[Document], tuple[str, str, Draw]],
+    images: str,
+) -> str:
+    """Mutates the page: a table of all documents of a folder, and a picture of each."""
+    found = documents[folder]
+    if not found:
+        return NOTHING
+    lines = [table(found).markdown(None)]
+    for document in found:
+        name, about, draw = picture(document)
+        page.pictures[f"{PREFIX}{name}"] = draw
+        lines.append(f"![{about}]({images}/{PREFIX}{name})\n")
+    return "\n".join(lines)
+
+
+def _about(document: Document) -> str:
+    return f"{document['graph']}, {document['model']}, K = {document['dim']}"
+
+
+def _cost_picture(document: Document) -> tuple[str, str, Draw]:
+    about = f"{_about(document)}: validation MRR against epochs and seconds spent, search and fit"
+    return f"search-{document['name']}.svg", about, partial(cost_figure, document)
+
+
+def _frequency_picture(document: Document) -> tuple[str, str, Draw]:
+    about = f"{_about(document)}: test MRR by frequency of the answer"
+    return f"frequency-{document['name']}.svg", about, partial(frequency_figure, document)
+
+
+def _slope_picture(document: Document) -> tuple[str, str, Draw]:
+    about = f"{_about(document)}: learned strength against frequency of entities"
+    return f"strengths-{document['name']}.png", about, partial(slope_figure, document)
+
+
+def _calibration_picture(document: Document) -> tuple[str, str, Draw]:
+    about = f"{_about(document)}, seed {document['seed']}: reliability, and doubt against error"
+    return f"calibration-{document['name']}.svg", about, partial(calibration_figure, document)
+
+
+def _sources(documents: Mapping[str, Sequence[Document]]) -> Table:
+    """Every file: what made it, with which seed, in what time, from which run."""
+    lines = []
+    for folder, group in documents.items():
+        for document in group:
+            seeds = document.get("seed", document.get("seeds", ""))
+            if isinstance(seeds, list):
+                seeds = ", ".join(str(each["seed"] if isinstance(each, dict) else each) for each in seeds)
+            took = "" if "epochs" not in document else f"{sum(document['epochs'].values()):,}"
+            seconds = f"{document['seconds']:,.0f}" if "seconds" in document else ""
+            commit = document["versions"].get("commit", document["versions"].get("kgem", ""))
+            file = f"`{folder}/{document['name']}.json`"
+            made = [f"`{document['command']}`", f"`{document['run']}`" if "run" in document else ""]
+            lines.append([file, *made, document["finished"], commit, str(seeds), took, seconds])
+    columns = ["file under results/", "command", "run", "finished", "commit", "seeds", "epochs", "seconds"]
+    return Table("Where every figure comes from", columns, lines, 5)
+
+
+def _value(results: Path, words: Sequence[str]) -> str:
+    """One figure out of one file."""
+    remedy = "write {{value FILE PATH FORMAT}}, the path with dots between keys and places"
+    if len(words) != 3:
+        raise InputError(f"the template has a value with {len(words)} words", remedy=remedy)
+    file, path, format = words
+    try:
+        found: Any = json.loads((results / file).read_bytes())
+        for key in path.split("."):
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        return f"{found:{format}}"
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        what = f"the template asks for {path} of {file}, which cannot be had: {error}"
+        raise InputError(what, where=str(results / file), remedy=remedy) from error
