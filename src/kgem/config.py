@@ -93,7 +93,13 @@ class EMConfig(TrainConfig):
     )
     carry_accumulators: bool = Field(True, description="go on with pre-training's accumulators: no shock at the start")
     e_epochs: int = Field(0, ge=0, description="T_E: epochs before the strengths move")
-    beta: float = Field(0.1, gt=0, le=1, description="weight of prior and entropy; 1 is the paper")
+    beta: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="weight of prior and entropy; 1 is the paper, none: a quarter of what makes the learned prior weigh "
+        "as much as that of pre-training",
+    )
     m_step: Literal["sample", "exact", "gradient"] = Field(
         "sample",
         description="Eq. 17 from the step's sample (the paper), or once per epoch from its exact expectation, "

@@ -21,7 +21,7 @@ from kgem.fit.phases import FitResult, ThreePhases
 from kgem.fit.point_estimate import EpochRecord, Validate
 from kgem.fit.variational_em import signal_to_noise
 from kgem.model.embeddings import Embeddings
-from obvious import random_graph
+from obvious import penalty_over_rows, random_graph
 
 DATA = random_graph(n_entities=20, n_relations=3, n_facts=120)
 COMMON = {"batch_size": 30, "optimizer": "adagrad", "min_gain": 0.0, "validate_every": 1, "averaging": 1.0}
@@ -322,6 +322,25 @@ def test_retraining_knows_what_pretraining_settled_on() -> None:
     mixed = fit.retraining_strengths(0.0, 1.0)
     counts = torch.from_numpy(np.maximum(DATA.entity_counts, 1)).float()
     torch.testing.assert_close(mixed.entities, fit.shared_factor * RACING.pretrain.strength * counts)
+
+
+def test_tempering_gives_the_learned_prior_a_quarter_of_the_weight_of_the_shared_one() -> None:
+    quick = {"epochs": 3, "patience": 50}
+    config = settings(
+        pretrain=quick | {"strength": 0.2},
+        em={"epochs": 0, "patience": 50, "beta": None, "initial_std": 1e-9},
+        retrain={"epochs": 0, "patience": 50, "candidates": ((1.0, 0.0),)},
+    )
+    fit, result = finished(config)
+    shared, optimal = (
+        float(penalty_over_rows(fit.pretraining.best, strengths, 3))
+        for strengths in (fit.rule_strengths(), result.strengths)
+    )
+    assert 0.01 < result.beta < 1
+    assert 4 * result.beta * optimal == pytest.approx(shared, rel=1e-4)
+    assert fit.em_config().beta == result.beta
+    held = settings(pretrain=quick | {"epochs": 0}, em=quick | {"beta": None}, retrain=quick | {"candidates": RACE[:1]})
+    assert ThreePhases(DATA, held).tempering() == 0.01  # tables that know nothing yet
 
 
 def test_accumulators_carried_over_spare_the_tables_a_shock() -> None:

@@ -39,6 +39,8 @@ from kgem.model.scores import get_score
 __all__ = ["PHASES", "FitResult", "ThreePhases"]
 
 PHASES = ("pretrain", "em", "retrain")
+WEIGHT_OF_PRIOR = 0.25  # of what noise and prior of q do together
+LEAST_BETA = 0.01  # a prior that weighs nothing would let q run away
 NEGATIVES = "negatives"  # the generator of random tails, in a checkpoint
 RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 
@@ -99,6 +101,7 @@ class FitResult:
     posterior: Posterior  # q after EM, at its best on validation
     strengths: Strengths  # learned by EM
     mix: tuple[float, float]  # the (a, c) that re-training settled on
+    beta: float  # the tempering of EM
     epochs: dict[str, int]  # spent in each phase, trials and restarts included
     events: tuple[dict[str, Any], ...]  # what went wrong on the way and was put right
     shared: float  # the multiple of the shared strength that pre-training settled on
@@ -214,6 +217,7 @@ class ThreePhases:
             posterior=q,
             strengths=self.em.strengths,
             mix=mix,
+            beta=self.em_config().beta or 1.0,
             epochs=dict(self.epochs),
             events=tuple(self.events),
             shared=self.shared_factor,
@@ -312,7 +316,20 @@ class ThreePhases:
     def em_config(self) -> EMConfig:
         """The settings of EM as it stands: a quarter of beta for every collapse so far."""
         config = self.config.em
-        return config.model_copy(update={"beta": config.beta / 4**self.collapses})
+        return config.model_copy(update={"beta": (config.beta or self.tempering()) / 4**self.collapses})
+
+    def tempering(self) -> float:
+        """A quarter of the beta at which EM's prior weighs as much as that of pre-training, and at most 1.
+
+        With the strengths of Eq. 17 every row has lambda ||x||^p = K', so that the tempered prior has the weight
+        beta * K' * rows, where pre-training has the sum of its lambda ||x||^p. A quarter of that, because q's noise
+        regularises too (docs/method.md).
+        """
+        tables = self.pretraining.best.tables()
+        rule = self.rule_strengths(self.shared_factor)
+        weight = sum(float((lam * self.prior.norm(x)).sum()) for lam, x in zip(rule, tables, strict=True))
+        fair = weight / sum(x.numel() for x in tables)
+        return min(max(WEIGHT_OF_PRIOR * fair, LEAST_BETA), 1.0)
 
     @property
     def collapses(self) -> int:

@@ -229,12 +229,13 @@ def estimate_gradients(
     state: EMState, objective: Objective, prior: Prior, batch: Tensor, config: EMConfig, *, with_norms: bool
 ) -> Estimate:
     """Lines 4-7: gradients of the (tempered) negative ELBO / N' from S samples; their memory is used again."""
-    first = estimate_once(state, objective, prior, batch, config.beta, with_norms)
+    beta = 1.0 if config.beta is None else config.beta
+    first = estimate_once(state, objective, prior, batch, beta, with_norms)
     if config.samples == 1:
         return first
     loss, sums = first.loss, [t.clone() for t in (*first.means, *first.log_stds, *first.norms)]
     for _ in range(config.samples - 1):
-        more = estimate_once(state, objective, prior, batch, config.beta, with_norms)
+        more = estimate_once(state, objective, prior, batch, beta, with_norms)
         loss += more.loss
         for total, t in zip(sums, (*more.means, *more.log_stds, *more.norms), strict=True):
             total.add_(t)

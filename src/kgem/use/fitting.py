@@ -242,6 +242,7 @@ def finish(
             "split": prepared.split,
             "shared": result.shared,
             "mix": list(result.mix),
+            "beta": result.beta,
             "epochs": dict(result.epochs),
             "events": list(result.events),
             "seconds": seconds,
