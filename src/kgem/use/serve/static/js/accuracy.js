@@ -15,6 +15,8 @@ const FIGURES = [
   { key: "mean_rank", title: "Mean rank", kind: "number" },
 ];
 
+const FEW = FIGURES.filter(({ key }) => ["n", "mrr", "hits_at_10"].includes(key));
+
 /** The split that is asked for, if the graph has facts in it, else one that it has. */
 export function chosenSplit(params, about) {
   const there = ["test", "valid", "train"].filter((split) => about.graph.facts[split] > 0);
@@ -47,7 +49,7 @@ export async function accuracy(region, { params }, page, signal) {
     ),
     broken("By relation", found.by_relation, "Relation", page, { sort: "-n", target: ({ label }) => href("ask", { relation: label }) }),
     broken("By frequency of the answer", found.by_frequency, "Training facts", page, { note: "How well rare and frequent entities are found." }),
-    el("div", { class: "halves" }, broken("By kind of relation", found.by_category, "Kind", page), broken("By side and rule for ties", { ...prefixed(found.by_side, "asked: "), ...prefixed(found.by_ties, "ties: ") }, "Which", page)),
+    el("div", { class: "halves" }, broken("By kind of relation", found.by_category, "Kind", page, { columns: FEW }), broken("By side and rule for ties", { ...prefixed(found.by_side, "asked: "), ...prefixed(found.by_ties, "ties: ") }, "Which", page, { columns: FEW })),
   );
 }
 
@@ -55,9 +57,9 @@ function prefixed(groups, text) {
   return Object.fromEntries(Object.entries(groups ?? {}).map(([key, value]) => [text + key, value]));
 }
 
-function broken(title, groups, first, page, { sort = null, target = null, note = null } = {}) {
+function broken(title, groups, first, page, { sort = null, target = null, note = null, columns: shown = FIGURES } = {}) {
   const rows = Object.entries(groups ?? {}).map(([label, values]) => ({ label, ...values }));
   if (!rows.length) return null;
-  const columns = [{ key: "label", title: first, kind: "label", href: target }, ...FIGURES];
+  const columns = [{ key: "label", title: first, kind: "label", href: target }, ...shown];
   return el("section", { class: "card" }, el("h2", { class: "small-head" }, title), note && el("p", { class: "meaning" }, note), table({ caption: title, columns, rows, sort, announce: page.announce }));
 }

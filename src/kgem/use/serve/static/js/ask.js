@@ -75,7 +75,7 @@ export function ask(root, page) {
 
   async function suggest(signal) {
     const known = params.head || params.tail;
-    if (!known) return body.replaceChildren(...welcome(page.about));
+    if (!known) return body.replaceChildren(oneMore(params.relation));
     const found = await awaited(body, get("entity", { label: known }, signal));
     if (!signal.aborted) body.replaceChildren(questionsAbout(known, found.facts));
   }
@@ -121,7 +121,7 @@ function questionForm(page, params, change) {
     });
     fields[slot] = field;
     radios[slot] = el("input", { type: "radio", name: "asked", value: slot, onchange: () => turned(slot) });
-    const pill = el("label", { class: "pill", title: `Ask for the ${slot}` }, radios[slot], el("span", { "aria-hidden": "true" }, "?"), el("span", { class: "sr" }, `Ask for the ${slot}`));
+    const pill = el("label", { class: "pill", title: `Ask for the ${slot}` }, radios[slot], el("span", { "aria-hidden": "true" }), el("span", { class: "sr" }, `Ask for the ${slot}`));
     const unknown = el("div", { class: "asked", "aria-hidden": "true" }, "?");
     return el("div", { class: "slot", "data-slot": slot }, field.root, unknown, pill);
   });
@@ -137,12 +137,18 @@ function questionForm(page, params, change) {
     el("div", { class: "knobs" }, el("label", { class: "switch" }, fresh, el("span", {}, "New answers only")), mode.root, top.root),
   );
 
+  /** To the field that is still to be filled in, with what could be in it. */
+  function guide(slot) {
+    fields[slot].input.focus();
+    fields[slot].open();
+  }
+
   function chosen(slot, label) {
     const next = { ...params(), [slot]: label };
     change({ [slot]: label, ask: asked(params()) });
     const target = asked(next);
     const missing = SLOTS.find((each) => each !== target && !next[each]);
-    if (label && missing) fields[missing].input.focus();
+    if (label && missing) guide(missing);
   }
 
   /** Another part is asked: what it was given becomes what the other end is given, so that the question turns round. */
@@ -153,7 +159,7 @@ function questionForm(page, params, change) {
     change({ ...moved, [slot]: null, ask: slot });
     const next = { ...now, ...moved, [slot]: null };
     const missing = SLOTS.find((each) => each !== slot && !next[each]);
-    if (missing) setTimeout(() => fields[missing].input.focus(), 0);
+    if (missing) setTimeout(() => guide(missing), 0);
   }
 
   function set(now, target) {
@@ -212,7 +218,7 @@ function certainty(entropy, entities) {
     "section",
     { class: "card certainty", "aria-label": "How sure the model is" },
     el("p", { class: "big" }, number),
-    el("p", {}, `${text}, of ${count(entities)}.`),
+    el("p", {}, `${text}, of ${plural(entities, "entity", "entities")}.`),
     el("div", { class: "meter", "aria-hidden": "true", vars: { share: `${(100 * doubt).toFixed(1)}%` } }, el("i", {})),
     el("div", { class: "ends", "aria-hidden": "true" }, el("span", {}, "sure"), el("span", {}, "a guess")),
   );
@@ -244,6 +250,14 @@ function copyLink(page) {
     setTimeout(() => (text.textContent = "Copy link"), 2500);
   };
   return el("button", { class: "button quiet", type: "button", onclick: copy }, icon("link"), text);
+}
+
+function oneMore(relation) {
+  return empty(
+    "Choose one more part",
+    el("p", {}, "Who or what ", name(relation, "how"), "? Choose a head or a tail above."),
+    el("a", { class: "button", href: href("review", { relation }) }, icon("review"), "Facts of this relation that are missing"),
+  );
 }
 
 /** The questions that the facts of an entity suggest, each once. */

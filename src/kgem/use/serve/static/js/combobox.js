@@ -74,7 +74,7 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
     const rows = items.map((item, place) =>
       el(
         "li",
-        { role: "option", id: `${id}-${place}`, "aria-selected": "false", onpointerdown: (event) => event.preventDefault(), onclick: () => pick(item.label) },
+        { role: "option", id: `${id}-${place}`, "aria-selected": "false", onmousedown: (event) => event.preventDefault(), onclick: () => pick(item.label) },
         marked(item.label, text),
         el("small", {}, hint(item)),
       ),
@@ -157,7 +157,7 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
     } else set(value);
   }
 
-  return { root, input, set };
+  return { root, input, set, open };
 }
 
 /** A label with the part that was typed in bold, where that is plain to see. */

@@ -28,18 +28,20 @@ export async function curves(region, route, page, signal) {
 /** Epochs that follow each other; a phase may try several candidates, each of which starts anew. */
 function cut(phases) {
   const segments = [];
-  let start = 0;
+  let place = 0; // epochs so far, over all phases
   for (const phase of phases) {
     let last = null;
     for (const record of phase.epochs) {
-      if (!last || record.epoch <= last.records.at(-1).epoch || record.candidate !== last.records.at(-1).candidate) {
-        if (last) start += last.records.at(-1).epoch;
-        last = { phase: phase.name, start, records: [] };
+      const before = last?.records.at(-1);
+      if (!last || record.epoch <= before.epoch || record.candidate !== before.candidate) {
+        place += last ? before.epoch - last.skipped : 0;
+        const skipped = record.epoch - 1; // of a candidate that goes on after others were tried
+        last = { phase: phase.name, from: place, start: place - skipped, skipped, records: [] };
         segments.push(last);
       }
       last.records.push(record);
     }
-    if (last) start += last.records.at(-1).epoch;
+    place += last ? last.records.at(-1).epoch - last.skipped : 0;
   }
   return segments;
 }
@@ -64,7 +66,7 @@ function chart(segments, key, title, note, format, height) {
       const last = segment.start + segment.records.at(-1).epoch;
       const mine = dots.filter((dot) => dot.segment === segment).map((dot) => [ground.x(dot.x), ground.y(dot.y)]);
       ground.layer.append(
-        svg("rect", { class: `band ${segment.phase}`, x: ground.x(segment.start), width: ground.x(last) - ground.x(segment.start), y: ground.clip.y, height: ground.clip.height }),
+        svg("rect", { class: `band ${segment.phase}`, x: ground.x(segment.from), width: ground.x(last) - ground.x(segment.from), y: ground.clip.y, height: ground.clip.height }),
         svg("path", { class: `curve ${segment.phase}`, d: path(mine) }),
         ...(mine.length <= 30 ? mine.map(([cx, cy]) => svg("circle", { class: `dot ${segment.phase}`, cx, cy, r: 2.6 })) : []),
       );

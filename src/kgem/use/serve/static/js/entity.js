@@ -74,12 +74,20 @@ function expected({ label, expected: list }) {
       el("a", { class: "further", href: href("ask", question), title: "See all answers to this question", "aria-label": "See all answers to this question" }, icon("further")),
     );
   });
+  const best = list[0]?.share ?? 1;
+  const more = el("button", { class: "button quiet", type: "button", onclick: () => {
+    for (const row of rows) row.hidden = false;
+    more.remove();
+    rows[FEW].querySelector("a").focus();
+  } }, `Show ${count(rows.length - FEW)} more`);
+  for (const row of rows.slice(FEW)) row.hidden = true;
   return el(
     "section",
     { class: "card", "aria-labelledby": "expected" },
     el("h2", { id: "expected" }, "Expected of it"),
-    el("p", { class: "meaning" }, "Facts that the graph does not have, the likeliest first. A full bar: as probable as an answer that the graph has."),
+    el("p", { class: "meaning" }, "Facts that the graph does not have, the likeliest first. A full bar: as probable as an answer that the graph has.", best < 0.5 && " Nothing stands out here."),
     rows.length ? el("ol", { class: "plain" }, rows) : el("p", { class: "faint" }, "Nothing: training shows too little of it."),
+    rows.length > FEW && more,
   );
 }
 

@@ -66,6 +66,7 @@ async function show() {
   } catch (problem) {
     if (signal.aborted) return;
     mounted.body.replaceChildren(failed(problem, { retry: show, correct: mounted.correct?.(route, problem) }));
+    if (!main.querySelector("h1")) mounted.body.prepend(el("h1", {}, NAMES[view]));
   }
   if (signal.aborted) return;
   settle(changed, first);
@@ -170,7 +171,7 @@ addEventListener("scroll", () => history.state?.step !== undefined && places.set
 addEventListener("hashchange", () => {
   if (page.about) show();
 });
-document.querySelector(".skip").addEventListener("click", (event) => {
+document.querySelector(".skip-link").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });

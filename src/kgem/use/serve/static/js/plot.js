@@ -4,9 +4,10 @@ import { el, svg } from "./dom.js";
 import { count, figure } from "./words.js";
 
 const LEFT = 52;
-const RIGHT = 14;
+const RIGHT = 24;
 const TOP = 14;
 const BOTTOM = 44;
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 /** Round numbers between two others. */
 export function ticks(low, high, log, wanted = 5) {
@@ -34,7 +35,7 @@ export function axis({ low, high, log = false }, from, to) {
 /** Axes in an SVG of this width and height: {root, layer, x, y}; what belongs to the picture goes into `layer`. */
 export function plot({ width, height, x, y, label }) {
   const place = { x: axis(x, LEFT, width - RIGHT), y: axis(y, height - BOTTOM, TOP) };
-  const format = (scale) => scale.format ?? (scale.log ? (value) => (value >= 1000 ? count(value) : figure(value)) : figure);
+  const format = (scale) => scale.format ?? (scale.log ? (value) => (value >= 1000 ? count(value) : figure(value)) : (value) => (Math.abs(value) >= 10000 ? SHORT.format(value) : figure(value)));
   const grid = svg("g", { class: "grid", "aria-hidden": "true" });
   const wide = width > 480;
   for (const value of x.ticks ?? ticks(x.low, x.high, x.log, wide ? 6 : 4)) {

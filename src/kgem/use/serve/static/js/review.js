@@ -216,7 +216,7 @@ function learn(run, problems) {
     { class: "card", "aria-labelledby": "learn" },
     el("h2", { id: "learn", class: "small-head" }, "Use them"),
     el("p", {}, el("a", { class: "button", href: "/api/review.tsv", download: "review.tsv" }, icon("save"), "Export TSV")),
-    el("p", { class: "faint small" }, "To learn from them, in the folder above the run's:"),
+    el("p", { class: "faint small" }, "To learn from them, next to the run's folder:"),
     el("pre", { tabindex: "0" }, `kgem update ${quoted} ${quoted}/review.tsv`),
     problems.length > 0 && el("p", { class: "faint small" }, icon("warn"), ` ${plural(problems.length, "line")} of the file made no sense and did not count: `, el("bdi", {}, problems[0])),
   );

@@ -53,13 +53,14 @@ export function failed(problem, { retry, correct } = {}) {
     );
   }
   const told = problem instanceof Refused ? problem : null;
+  const instead = correct && told ? told.suggestions : [];
   return el(
     "div",
     { class: "state card", role: "alert" },
     el("h2", {}, icon("warn"), told?.kind === "unknown-label" ? "The graph does not have that" : "That did not work"),
     el("p", {}, el("bdi", {}, problem.message)),
-    told?.remedy && el("p", { class: "faint" }, el("bdi", {}, told.remedy)),
-    told && correct && told.suggestions.length > 0 && suggestions(told.suggestions, correct),
+    told?.remedy && !instead.length && el("p", { class: "faint" }, el("bdi", {}, told.remedy)),
+    instead.length > 0 && suggestions(instead, correct),
     retry && el("p", {}, el("button", { class: "button", type: "button", onclick: retry }, "Try again")),
   );
 }

@@ -1,21 +1,23 @@
 // Numbers as people say them.
 
+const UNIT = "\u00a0%"; // a line never breaks before it
+
 /** 0.2613 as "26 %": two digits where there are any to tell. */
 export function percent(share) {
   const value = 100 * share;
-  if (value >= 99.95) return value > 99.995 ? "100 %" : "> 99.9 %";
-  if (value >= 99) return `${value.toFixed(1)} %`;
-  if (value >= 9.95) return `${value.toFixed(0)} %`;
-  if (value >= 0.995) return `${value.toFixed(1)} %`;
-  if (value >= 0.01) return `${value.toFixed(2)} %`;
-  return value > 0 ? "< 0.01 %" : "0 %";
+  if (value >= 99.95) return value > 99.995 ? `100${UNIT}` : `>\u00a099.9${UNIT}`;
+  if (value >= 99) return `${value.toFixed(1)}${UNIT}`;
+  if (value >= 9.95) return `${value.toFixed(0)}${UNIT}`;
+  if (value >= 0.995) return `${value.toFixed(1)}${UNIT}`;
+  if (value >= 0.01) return `${value.toFixed(2)}${UNIT}`;
+  return value > 0 ? `<\u00a00.01${UNIT}` : `0${UNIT}`;
 }
 
 /** Two shares as "4–72 %". */
 export function range(low, high) {
   const [from, to] = [percent(low), percent(high)];
   if (from === to) return from;
-  return from.startsWith("<") ? `0–${to}` : `${from.replace(" %", "")}–${to}`;
+  return from.startsWith("<") ? `0–${to}` : `${from.replace(UNIT, "")}–${to}`;
 }
 
 /** 14505 as "14,505". */
@@ -54,7 +56,7 @@ export function among(quantile, what) {
   if (quantile >= 0.995) return `higher than of nearly all ${what}`;
   if (quantile <= 0.005) return `lower than of nearly all ${what}`;
   const share = Math.round(100 * quantile);
-  return share >= 50 ? `higher than of ${share} % of all ${what}` : `lower than of ${100 - share} % of all ${what}`;
+  return share >= 50 ? `higher than of ${share}${UNIT} of all ${what}` : `lower than of ${100 - share}${UNIT} of all ${what}`;
 }
 
 /** How a missing fact compares with what an answer that the graph has would get. */
