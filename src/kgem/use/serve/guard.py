@@ -38,6 +38,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/?#\\\s]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+READING = ("GET", "HEAD")  # change nothing, and have no body that anybody would read
 _FOREIGN = ("cross-site", "same-site")
 
 LOG = logging.getLogger(__name__)
@@ -94,12 +95,12 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                message["headers"] = [*message.get("headers", ()), *_extra(scope["path"], message)]
+                message["headers"] = [*message.get("headers", ()), *_extra(message)]
             await send(message)
 
         try:
             self._check(scope)
-            await self.app(scope, _limited(receive), say)
+            await self.app(scope, receive if scope["method"] in READING else await _whole(receive), say)
         except Refused as error:
             await refusal(error.status, error.kind, error.message, error.remedy)(scope, receive, say)
         except Exception:
@@ -121,7 +122,7 @@ class Guard:
         site = headers.get("sec-fetch-site", ["none"])[0]
         if site in _FOREIGN and scope["path"].startswith("/api/"):
             raise Refused(403, "wrong-origin", "pages of other sites may not ask", "use the explorer's own page")
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] not in READING:
             _check_writing(headers, host[0])
 
 
@@ -142,19 +143,20 @@ def _too_large() -> Refused:
     return Refused(413, "too-large", f"the body is larger than {BODY:,} bytes", "a decision is far smaller")
 
 
-def _limited(receive: Receive) -> Receive:
-    """Counts what comes, whatever length was announced."""
-    got = 0
-
-    async def hear() -> Message:
-        nonlocal got
-        message = await receive()
-        got += len(message.get("body", b""))
-        if got > BODY:
+async def _whole(receive: Receive) -> Receive:
+    """Hears the body to its end, if that is within the limit whatever length was announced, and tells it again."""
+    heard: list[Message] = []
+    size = 0
+    while not heard or heard[-1].get("more_body", False):
+        heard.append(await receive())
+        size += len(heard[-1].get("body", b""))
+        if size > BODY:
             raise _too_large()
-        return message
 
-    return hear
+    async def tell() -> Message:
+        return heard.pop(0) if heard else await receive()
+
+    return tell
 
 
 def _by_name(scope: Scope) -> dict[str, list[str]]:
@@ -164,8 +166,8 @@ def _by_name(scope: Scope) -> dict[str, list[str]]:
     return found
 
 
-def _extra(path: str, message: Message) -> list[tuple[bytes, bytes]]:
-    """Headers of every answer; only static files may be kept, and are asked for again."""
+def _extra(message: Message) -> list[tuple[bytes, bytes]]:
+    """The headers that every answer has; nothing is kept by the browser unless the answer says so."""
     there = {name.lower() for name, _ in message.get("headers", ())}
     extra = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
     if b"cache-control" not in there:

@@ -48,7 +48,7 @@ ModeName = Literal["auto", "point", "mean", "bayes", "blend"]
 DecisionName = Literal["accept", "reject", "skip"]
 Kind = Literal["missing", "doubtful"]
 # An empty field of a form is one that was not filled in: no label is empty.
-Label = Annotated[str | None, BeforeValidator(lambda given: given or None), Field(max_length=LABEL)]
+Label = Annotated[Annotated[str, Field(max_length=LABEL)] | None, BeforeValidator(lambda given: given or None)]
 GivenLabel = Annotated[str, Field(min_length=1, max_length=LABEL)]
 
 
