@@ -86,6 +86,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "search",
         "share",
         "serve",
+        "cells",
         "reproduce",
     ),
 }
