@@ -3,7 +3,8 @@
 Doubt is measured on the distribution over answers that ranks are made from: the other known answers are left out.
 `entropy` is that of the distribution with the mode's temperature, `confidence` the probability of its first answer.
 Of the posterior, `information` is the part of the entropy that comes from not knowing the vectors (the entropy of the
-averaged distribution less the average entropy), `spread` the standard deviation of the first answer's probability.
+averaged distribution less the average entropy), `spread` the standard deviation of the first answer's probability over
+samples, relative to its mean.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def doubt(model: Model, facts: npt.NDArray[Any], mode: str) -> Signals:
             each = torch.stack([_scores(sample, block, mask).log_softmax(1) for sample in samples])  # (S, b, N_e)
             mean = each.logsumexp(0) - np.log(len(samples))
             part["information"] = _entropy(mean) - _entropy(each).mean(0)
-            part["spread"] = each.gather(2, first.expand(len(samples), -1)[:, :, None]).exp().std(0, correction=0)[:, 0]
+            first_answer = each.gather(2, first.expand(len(samples), -1)[:, :, None])[:, :, 0].exp()  # (S, b)
+            part["spread"] = first_answer.std(0, correction=0) / first_answer.mean(0)
         parts.append(part)
     return {name: torch.cat([part[name] for part in parts]).double().cpu().numpy() for name in parts[0]}
 

@@ -35,7 +35,7 @@ def cost_figure(document: Document) -> Figure:
         margin = max(high - low, 0.02)
         panels[0].set_ylim(low - 1.5 * margin, high + 0.3 * margin)
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+        figure.legend(handles, labels, loc="outside upper center", ncols=4)
         return figure
 
 
@@ -49,7 +49,8 @@ def _draw_cost(axes: Axes, seed: Document, unit: str, *, first: bool) -> None:
     axes.plot(fit[unit], fit["best"], color=BLUE, alpha=alpha, label=names[2])
     axes.scatter(fit[unit][-1:], fit["best"][-1:], s=34, color=BLUE, alpha=alpha, zorder=3, linewidths=0)
     if first:
-        axes.axhline(search["best"][-1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        name = "the best of the search"
+        axes.axhline(search["best"][-1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1, label=name)
 
 
 def frequency_figure(document: Document) -> Figure:
@@ -63,7 +64,7 @@ def frequency_figure(document: Document) -> Figure:
         left.plot(places, [row["baseline"] for row in bins], "o-", color=RED, label=names[document["baseline"]])
         left.plot(places, [row["fit"] for row in bins], "o-", color=BLUE, label="after EM")
         left.set(ylabel="test MRR (filtered)")
-        left.set_ylim(bottom=0)
+        left.set_ylim(0, 1.08 * max(max(row["fit"], row["baseline"]) for row in bins))
         left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         low = [row["gain"] - row["low"] for row in bins]
         high = [row["high"] - row["gain"] for row in bins]
@@ -107,9 +108,9 @@ def calibration_figure(document: Document) -> Figure:
             points = [
                 (x, y) for x, y in zip(curve["confidence"], curve["accuracy"], strict=True) if x is not None
             ]  # empty bins have none
-            reliability.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3.5, label=mode)
+            reliability.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3.5, clip_on=False, label=mode)
             shares = found["tenths"]["right"]
-            tenths.plot(range(1, len(shares) + 1), shares, "o-", color=colour, markersize=3.5)
+            tenths.plot(range(1, len(shares) + 1), shares, "o-", color=colour, markersize=3.5, clip_on=False)
         reliability.set(
             xlim=(0, 1), ylim=(0, 1), xlabel="probability of the first answer", ylabel="share that is right"
         )
