@@ -30,7 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_cells_are_made_kept_and_put_into_tables(kgem: Kgem, here: Path) -> None:
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0", "1")
+    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0", "1", "--force")
     assert code == 0, err
     assert "cell 1 of 6 (0 done): tiny, complex, K = 3, conventional, seed 0" in err
     assert "left for all" in err and "trial 2 of 2" in err
@@ -103,5 +103,51 @@ def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monk
 )
 def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, kgem: Kgem) -> None:
     code, out, err = kgem("reproduce", "table1", *words)
+    assert code == 2 and not out
+    assert said in err
+
+
+def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, here: Path) -> None:
+    code, out, err = kgem("reproduce", "search", "--data", "tiny", *WORDS, "-q")
+    assert code == 0, err
+    assert "search, 2 trials" in out and "one kgem fit" in out
+    code, _, err = kgem("reproduce", "search", "--data", "tiny", *WORDS, "-q")
+    assert code == 0 and "cell" not in err, "both cells are there"
+    for name in ("frequency", "calibration"):
+        code, out, err = kgem("reproduce", name, "--data", "tiny", "--seeds", "0")
+        assert code == 0, err
+        assert "tiny, complex, K = 3" in out
+    endings = {path.name for path in (here / "results").glob("*/*") if path.parent.name != "table1"}
+    assert endings == {
+        *(f"tiny-complex-3{end}" for end in (".json", ".svg", ".png", "-strengths.png")),
+        *(f"tiny-complex-3-0{end}" for end in (".json", ".svg", ".png")),
+    }
+    (here / "page.in").write_text("Ours.\n\n{{search}}\n\n{{strengths}}\n")
+    (here / "pictures").mkdir()
+    (here / "pictures/results-old.svg").touch()
+    (here / "pictures/other.svg").touch()
+    code, _, err = kgem("reproduce", "page", "--template", "page.in", "--out", "docs/page.md", "--images", "pictures")
+    assert code == 0, err
+    text = (here / "docs/page.md").read_text()
+    assert text.startswith("Ours.") and "(../pictures/results-search-tiny-complex-3.svg)" in text
+    drawn = {"other.svg", "results-search-tiny-complex-3.svg", "results-strengths-tiny-complex-3.png"}
+    assert {path.name for path in (here / "pictures").iterdir()} == drawn
+    (here / "runs").rename(here / "moved")
+    code, _, err = kgem("reproduce", "calibration")
+    assert code == 2 and "the run of tiny-complex-3-em-0 is not there" in err and "--force" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["search"], "no graph is named"),
+        (["search", "--data", "nowhere"], "nowhere"),
+        (["frequency"], "no such cells"),
+        (["calibration", "--data", "tiny"], "no such cells"),
+        (["page"], "--template"),
+    ],
+)
+def test_evidence_that_cannot_be_had(words: list[str], said: str, kgem: Kgem) -> None:
+    code, out, err = kgem("reproduce", *words)
     assert code == 2 and not out
     assert said in err

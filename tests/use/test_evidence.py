@@ -1,0 +1,269 @@
+"""Search against fit, frequency, calibration and the page: from cells and models to JSON, tables and pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_models import random_model, scores_of
+
+from kgem.errors import InputError
+from kgem.evaluate.metrics import FREQUENCY_BINS
+from kgem.evaluate.ranking import rank
+from kgem.model.prior import Strengths
+from kgem.use.drawing import figure_svg
+from kgem.use.fitted import MODES
+from kgem.use.model import Model
+from kgem.use.reproduce import pictures
+from kgem.use.reproduce.cost import compare_costs, cost_table, pairs
+from kgem.use.reproduce.documents import write_json
+from kgem.use.reproduce.doubt import area_under_roc, calibration_document, calibration_table, doubt, doubt_table
+from kgem.use.reproduce.frequency import by_frequency, frequency_table, groups, slope_table
+from kgem.use.reproduce.results_page import results_page
+from obvious import random_graph
+
+DATA = random_graph()
+
+
+def figures(mrr: float) -> dict[str, Any]:
+    one = {"n": 10, "mrr": mrr, "mean_rank": 3.0, "hits_at_1": mrr / 2, "hits_at_3": mrr, "hits_at_10": mrr}
+    return {"valid": one, "test": one | {"mrr": mrr - 0.1}}
+
+
+def cell(variant: str, seed: int = 0, **more: Any) -> dict[str, Any]:
+    """A cell as the commands write it, without what is not looked at here."""
+    return {
+        "kind": "kgem-table1-cell",
+        "version": 1,
+        "name": f"tiny-complex-4-{variant}-{seed}",
+        "command": f"kgem reproduce table1 --variants {variant} --seeds {seed}",
+        "graph": "tiny",
+        "model": "complex",
+        "dim": 4,
+        "variant": variant,
+        "seed": seed,
+        "mode": "point",
+        "metrics": {"point": figures(0.5)},
+        "epochs": {"pretrain": 5, "em": 0, "retrain": 0},
+        "seconds": 50.0,
+        "run": f"runs/{variant}-{seed}",
+        "versions": {"kgem": "0", "commit": "abc"},
+        "finished": "today",
+        **more,
+    }
+
+
+def trial(number: int, mrr: float | None, epochs: int) -> dict[str, Any]:
+    done = "done" if mrr is not None else "failed"
+    return {"number": number, "mrr": mrr, "epochs": epochs, "seconds": 10.0 * epochs, "outcome": done}
+
+
+def search_cell(seed: int = 0) -> dict[str, Any]:
+    trials = [trial(1, 0.4, 20), trial(2, None, 1), trial(3, 0.5, 10), trial(4, 0.45, 9)]
+    epochs = {"pretrain": 40, "em": 0, "retrain": 0}
+    more: dict[str, Any] = {"strength": {"value": 0.1, "why": ""}, "trials": trials, "epochs": epochs}
+    return cell("search", seed, seconds=400.0, **more)
+
+
+def fit_cell(seed: int = 0) -> dict[str, Any]:
+    mrrs = [0.1, 0.35, None, 0.3, 0.52, 0.51, 0.55, 0.2, 0.55, 0.55]
+    curve = {"phase": ["em"] * 10, "candidate": [None] * 10, "mrr": mrrs, "seconds": [2.0] * 10}
+    metrics = {"point": figures(0.55), "mean": figures(0.5), "bayes": figures(0.4), "blend": figures(0.7)}
+    epochs = {"pretrain": 3, "em": 4, "retrain": 3}
+    return cell("em", seed, mode="blend", metrics=metrics, curve=curve, epochs=epochs, seconds=20.0)
+
+
+# search against fit
+
+
+def test_costs_of_search_and_fit() -> None:
+    group = pairs([search_cell(), fit_cell(), search_cell(1), fit_cell(1), fit_cell(2)])["tiny", "complex", 4]
+    assert [search["seed"] for search, _ in group] == [0, 1], "a fit without a search has nothing beside it"
+    document = compare_costs(group, "kgem ...")
+    assert document["ratio"] == {"epochs": 10 / 40, "seconds": 20 / 400} and document["reached"]
+    assert document["gain"] == {"valid": pytest.approx(0.05), "test": pytest.approx(0.05)}, "of one model, no blend"
+    one = document["seeds"][0]
+    assert one["fit"]["mode"] == "point" and one["fit"]["auto"]["mode"] == "blend"
+    assert one["search"]["curve"]["epochs"] == [20, 21, 31, 40]
+    assert one["search"]["curve"]["best"] == [0.4, 0.4, 0.5, 0.5]
+    assert one["fit"]["curve"]["best"] == [0.1, 0.35, 0.35, 0.35, 0.52, 0.52, 0.55, 0.55, 0.55, 0.55]
+    assert one["epochs_to_the_best"] == {"search": 31, "fit": 5}
+    rows = cost_table([document]).rows
+    assert rows[0][1] == "search, 4 trials" and rows[1][-2:] == ["25%", "5%"]
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert "<svg" in figure_svg(pictures.cost_figure(document))
+    with pytest.raises(InputError, match="no search"):
+        compare_costs([], "")
+
+
+def test_a_search_whose_first_trial_failed_has_no_best_yet() -> None:
+    search = search_cell() | {"trials": [trial(1, None, 2), trial(2, 0.5, 10)]}
+    document = compare_costs([(search, fit_cell())], "")
+    assert document["seeds"][0]["search"]["curve"]["best"] == [0.0, 0.5]
+
+
+# by frequency
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Model]:
+    return {name: random_model(DATA, seed=seed) for seed, name in enumerate(("em", "search"), 3)}
+
+
+def load(models: dict[str, Model]) -> Any:
+    return lambda document: models[document["variant"]]
+
+
+def test_mrr_by_frequency_is_that_of_the_ranks(models: dict[str, Model]) -> None:
+    found = groups([fit_cell(), search_cell(), cell("conventional")])
+    assert [other["variant"] for _, other in found["tiny", "complex", 4]] == ["search"], "the better baseline"
+    document = by_frequency(found["tiny", "complex", 4], load(models), "kgem ...")
+    facts = DATA.reciprocal(DATA.test)
+    ranks = {
+        name: 1 / rank(model.scorer("point"), facts, DATA.filter_index).of("pessimistic").astype(float)
+        for name, model in models.items()
+    }
+    counts = DATA.entity_counts[facts[:, 2]]
+    for row in document["bins"]:
+        low = 1000 if row["bin"].endswith("+") else int(row["bin"].split("-")[0])
+        high = min([border for border in FREQUENCY_BINS if border > low], default=math.inf)
+        here = (counts >= low) & (counts < high)
+        assert row["n"] == here.sum()
+        assert row["fit"] == pytest.approx(ranks["em"][here].mean())
+        assert row["baseline"] == pytest.approx(ranks["search"][here].mean())
+        assert row["low"] <= row["gain"] <= row["high"]
+    assert sum(row["n"] for row in document["bins"]) == len(facts)
+    assert sum(row["of_all"] for row in document["bins"]) == pytest.approx((ranks["em"] - ranks["search"]).mean())
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert len(frequency_table([document]).rows) == len(document["bins"])
+    for draw in (pictures.frequency_figure, pictures.slope_figure):
+        assert "<svg" in figure_svg(draw(document))
+
+
+def test_a_planted_slope_is_found_and_told(models: dict[str, Model]) -> None:
+    n = torch.tensor(np.maximum(DATA.entity_counts, 1).tolist(), dtype=torch.float64)
+    planted = Strengths(2.0 * n**0.3, models["em"].learned.relations)
+    group = [(fit_cell(), search_cell())]
+    document = by_frequency(group, load(models | {"em": replace(models["em"], learned=planted)}), "")
+    found = document["strengths"]["entities"]
+    assert found["slope"] == pytest.approx(0.3) and found["scale"] == pytest.approx(2.0)
+    assert found["rare_under_regularised"] > 0.5 and found["frequent_over_regularised"] == 1.0
+    assert document["slopes"] == [pytest.approx(0.3)]
+    assert slope_table([document]).rows[0][4] == "0.30"
+    with pytest.raises(InputError, match="no fit"):
+        by_frequency([], load(models), "")
+
+
+# calibration and doubt
+
+
+def test_doubt_is_what_the_obvious_computation_says() -> None:
+    model = random_model(DATA, seed=7)
+    facts = DATA.reciprocal(DATA.test)
+    known = {(h, r, t) for split in (DATA.train, DATA.valid, DATA.test) for h, r, t in DATA.reciprocal(split).tolist()}
+    for mode in MODES:
+        found = doubt(model, facts, mode)
+        for i, (h, r, t) in enumerate(facts.tolist()):
+            left = [e for e in range(DATA.n_entities) if e == t or (h, r, e) not in known]
+            if mode == "bayes":
+                sampled = torch.stack([scores_of(s, h, r).softmax(0) for s in model.samples])
+                scores = sampled.mean(0).log()[left]
+                each = torch.stack([scores_of(s, h, r)[left].softmax(0) for s in model.samples])
+                mixed = each.mean(0)
+                information = _entropy(mixed) - sum(_entropy(p) for p in each) / len(each)
+                assert found["information"][i] == pytest.approx(information, abs=1e-9)
+                first = each[:, int(scores.argmax())]
+                assert found["spread"][i] == pytest.approx(float(first.std(correction=0) / first.mean()))
+            elif mode == "blend":
+                scores = ((scores_of(model.point, h, r) + scores_of(model.mean, h, r)) / 2)[left]
+            else:
+                scores = scores_of(model.tables(mode), h, r)[left]
+            p = (scores / model.temperature(mode)).softmax(0)
+            assert found["confidence"][i] == pytest.approx(float(p.max()))
+            assert found["entropy"][i] == pytest.approx(_entropy(p))
+            place = 1 + sum(float(s) > float(scores[left.index(t)]) for s in scores)
+            assert found["reciprocal_rank"][i] == pytest.approx(1 / place)
+            assert found["right"][i] == (place == 1)
+
+
+def _entropy(p: torch.Tensor) -> float:
+    return -sum(x * math.log(x) for x in p.tolist() if x > 0)
+
+
+def test_the_area_under_the_curve_counts_pairs() -> None:
+    rng = np.random.default_rng(0)
+    values, wrong = rng.integers(5, size=40).astype(float), rng.random(40) < 0.4
+    pairs = [(w > r) + 0.5 * (w == r) for w in values[wrong] for r in values[~wrong]]
+    assert area_under_roc(values, wrong) == pytest.approx(float(np.mean(pairs)))
+    assert area_under_roc(values, np.ones(40, dtype=bool)) is None
+
+
+def test_calibration_of_all_modes(models: dict[str, Model]) -> None:
+    heard: list[str] = []
+    document = calibration_document(fit_cell(), models["em"], "kgem ...", lambda what, *_: heard.append(what))
+    assert list(document["modes"]) == list(MODES) and len(heard) == len(MODES)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    for found in document["modes"].values():
+        assert sum(row["n"] for row in found["bins"]) == document["questions"] == 2 * len(DATA.test)
+        assert sorted(found["tenths"]["entropy"]) == found["tenths"]["entropy"]
+        assert 0 <= found["calibration"]["ece"] <= 1
+    assert len(calibration_table([document]).rows) == len(MODES)
+    assert doubt_table([document]).rows
+    assert "<svg" in figure_svg(pictures.calibration_figure(document))
+
+
+# the page
+
+
+@pytest.fixture
+def results(tmp_path: Path, models: dict[str, Model]) -> Path:
+    found = {
+        "table1": [search_cell(), fit_cell()],
+        "search": [compare_costs([(search_cell(), fit_cell())], "kgem reproduce search")],
+        "frequency": [by_frequency([(fit_cell(), search_cell())], load(models), "kgem reproduce frequency")],
+        "calibration": [calibration_document(fit_cell(), models["em"], "kgem reproduce calibration", lambda *_: None)],
+    }
+    for folder, documents in found.items():
+        for document in documents:
+            write_json(tmp_path / folder / f"{document['name']}.json", document)
+    return tmp_path
+
+
+def test_the_page_keeps_the_prose_and_has_every_figure(results: Path) -> None:
+    names = ("table1", "aims", "details", "search", "frequency", "strengths", "calibration", "doubt", "sources")
+    template = "Prose.\n" + "".join(f"\n{{{{{name}}}}}\n" for name in names)
+    template += "\nThe MRR is {{value table1/tiny-complex-4-em-0.json metrics.blend.test.mrr .2f}}.\n"
+    page = results_page(template, results, "pictures")
+    assert page.text.startswith("Prose.\n") and page.text.endswith("The MRR is 0.60.\n")
+    assert page.text.count("*Not measured yet.*") == 1, "only aims: no such graph"
+    assert "kgem reproduce calibration" in page.text and "`runs/em-0`" in page.text
+    for name, draw in page.pictures.items():
+        assert f"](pictures/{name})" in page.text and "<svg" in figure_svg(draw())
+    assert len(page.pictures) == 4
+    assert results_page(template, results, "pictures").text == page.text
+
+
+def test_a_page_without_results_says_so(tmp_path: Path) -> None:
+    page = results_page("{{table1}}\n{{search}}\n{{calibration}}\n{{doubt}}\n{{details}}\n", tmp_path)
+    assert page.text.count("*Not measured yet.*") == 5 and not page.pictures
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{nothing}}", "one of table1"),
+        ("{{value a.json}}", "a value with 1 words"),
+        ("{{value table1/none.json a .3f}}", "cannot be had"),
+        ("{{value table1/tiny-complex-4-em-0.json metrics.none .3f}}", "cannot be had"),
+        ("{{value table1/tiny-complex-4-em-0.json name .3f}}", "cannot be had"),
+    ],
+)
+def test_a_template_that_asks_for_what_is_not_there(template: str, said: str, results: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        results_page(template, results)
