@@ -179,8 +179,9 @@ function questionForm(page, params, change) {
 }
 
 function select(text, pairs, choose) {
-  const input = el("select", { onchange: () => choose(input.value) }, pairs.map(([value, label]) => el("option", { value }, label)));
-  return { input, root: el("label", { class: "select" }, el("span", {}, text), input) };
+  const id = `ask-${text.toLowerCase()}`;
+  const input = el("select", { id, onchange: () => choose(input.value) }, pairs.map(([value, label]) => el("option", { value }, label)));
+  return { input, root: el("div", { class: "select" }, el("label", { for: id }, text), input) };
 }
 
 function results(found, question, target, page, change) {
