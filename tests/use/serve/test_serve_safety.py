@@ -12,6 +12,7 @@ import pytest
 from kgem.use.serve import page
 from kgem.use.serve.explorer import Explorer
 from kgem.use.serve.guard import BODY, HEADERS, QUERY, is_loopback, may_host
+from kgem.use.serve.server import address_of, bound
 from serving import HOSTILE, Client, client_of, write_run
 
 DECISION = {"head": "e10", "relation": "r0", "tail": "e11", "decision": "accept", "kind": "missing"}
@@ -331,6 +332,12 @@ def test_labels_come_back_as_they_are(client: Client) -> None:
     for label in HOSTILE:
         answer = client.get("/api/entity", params={"label": label})
         assert answer.json()["label"] == label and answer.headers["content-type"] == "application/json"
+
+
+def test_addresses_to_open() -> None:
+    with bound("0.0.0.0", 0) as anywhere, bound("localhost", 0) as here:
+        assert address_of(anywhere) == f"http://127.0.0.1:{anywhere.getsockname()[1]}/"
+        assert address_of(here).startswith(("http://127.0.0.1:", "http://[::1]:"))
 
 
 @pytest.mark.usefixtures("unexpected_errors")
