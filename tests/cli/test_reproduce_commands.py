@@ -57,7 +57,7 @@ def test_a_stopped_command_goes_on_when_it_is_given_again(
     with monkeypatch.context() as patch:
         patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
         code, _, err = kgem(*words)
-    assert code == 130 and "stopped and saved after 1 epochs; go on: give the same command again" in err
+    assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again" in err
     assert not (here / "results").exists()
     with Run.open(here / "runs/table1/tiny-complex-3-em-0") as run:
         assert len(run.records) == 1

@@ -29,6 +29,7 @@ __all__ = ["Given", "Several", "make_cells", "ranking", "wanted_cells", "words"]
 PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
 WORK = {"conventional": 1.0, "em": 3.0}  # what a cell costs beside one training, roughly; a search: its trials
+STEP, SPEED = 2.5e-3, 6e10  # seconds of a step beside its products, and products a second: guesses of their ratio
 LISTS = ("data", "model", "dim", "seeds", "variants")
 
 
@@ -245,7 +246,8 @@ class _Plan:
         return sum(self._seconds.values()) / work * rest if work else None
 
     def _work(self, cell: Cell) -> float:
-        """In no unit: the products of an epoch times the number of trainings."""
+        """Seconds on no machine in particular: the steps and products of an epoch, times the number of trainings."""
         data = self._graphs[cell.data].data
-        width = cell.dim * (2 if cell.model == "complex" else 1)
-        return len(data.train) * data.n_entities * width * WORK.get(cell.variant, cell.trials)
+        queries, width = len(data.query_index.heads), cell.dim * (2 if cell.model == "complex" else 1)
+        epoch = STEP * min(250, queries / 64) + 6 * queries * data.n_entities * width / SPEED
+        return epoch * WORK.get(cell.variant, cell.trials)
