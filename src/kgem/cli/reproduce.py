@@ -32,11 +32,12 @@ def _help(text: str) -> Any:
 
 
 Data = Annotated[
-    list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders. [default: the paper's four]")
+    list[str] | None,
+    _help("Graphs: names that 'kgem data fetch' lists, files or folders; without it the paper's four."),
 ]
-Models = Annotated[list[str] | None, _help("Score functions. [default: complex distmult]")]
-Dims = Annotated[list[str] | None, _help("Dimension: one for all models, or one for each. [default: 100]")]
-Seeds = Annotated[list[str] | None, _help("Of all random numbers. [default: 0]")]
+Models = Annotated[list[str] | None, _help("Score functions; without it complex and distmult.")]
+Dims = Annotated[list[str] | None, _help("Dimension, one for all models or one for each; without it 100.")]
+Seeds = Annotated[list[str] | None, _help("Of all random numbers; without it 0.")]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the run folders.")]
 Results = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the JSON files.")]
 Trials = Annotated[int, typer.Option(min=1, help="Complete trainings of a search.")]
@@ -48,7 +49,7 @@ Overrides = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="One setting of all cells; may be repeated.", show_default=False),
 ]
 Recipe = Annotated[str, typer.Option(help="Settings to start from: default, or paper.")]
-DeviceName = Annotated[str | None, _help("cpu, cuda or cuda:N. [default: cpu]")]
+DeviceName = Annotated[str | None, _help("cpu, cuda or cuda:N; without it cpu.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
 Budget = Annotated[
     str | None,
@@ -57,7 +58,7 @@ Budget = Annotated[
 Again = Annotated[bool, typer.Option("--force", help="Make cells anew that are there already.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
 Cells = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the JSON files of Table 1.")]
-SomeData = Annotated[list[str] | None, _help("Only these graphs. [default: all that have cells]")]
+SomeData = Annotated[list[str] | None, _help("Only these graphs; without it all that have cells.")]
 SomeModels = Annotated[list[str] | None, _help("Only these score functions.")]
 SomeDims = Annotated[list[str] | None, _help("Only these dimensions.")]
 SomeSeeds = Annotated[list[str] | None, _help("Only these seeds.")]
@@ -73,7 +74,7 @@ def table1(
         list[str] | None,
         _help(
             "conventional: one shared strength, as published; em: kgem fit; search: the best shared strength of a "
-            "search. [default: all]"
+            "search; without it all three."
         ),
     ] = None,
     trials: Trials = 12,
@@ -112,7 +113,7 @@ def table1(
 @app.command("search", cls=Several, epilog="Example: kgem reproduce search --data umls --dim 50 --trials 20")
 def search(
     data: Annotated[list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders.")] = None,
-    model: Annotated[list[str] | None, _help("Score functions. [default: complex]")] = None,
+    model: Annotated[list[str] | None, _help("Score functions; without it complex.")] = None,
     dim: Dims = None,
     seeds: Seeds = None,
     trials: Trials = 20,
