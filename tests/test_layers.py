@@ -39,7 +39,17 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "generate",
     ),
     "model": ("scores", "embeddings", "prior", "posterior", "kernels", "objective"),
-    "fit": ("optimizer", "stopping", "checkpoint", "point_estimate", "variational_em", "growing", "phases", "search"),
+    "fit": (
+        "optimizer",
+        "stopping",
+        "checkpoint",
+        "point_estimate",
+        "variational_em",
+        "growing",
+        "race",
+        "phases",
+        "search",
+    ),
     "evaluate": ("ranking", "averaging", "metrics", "contest", "calibration"),
     "use": (
         "fitted",

@@ -76,6 +76,7 @@ class PretrainConfig(TrainConfig):
         4, ge=0, description="further candidates that may join, one at a time, while the strongest or weakest leads"
     )
     trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
+    final_epochs: int = Field(15, ge=1, description="epochs after which the better of the two that lead goes on")
 
 
 class EMConfig(TrainConfig):
@@ -124,6 +125,7 @@ class RetrainConfig(TrainConfig):
         description="(a, c) of the strengths a * learned + c * shared * n that race on validation; (1, 0) is the paper",
     )
     trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
+    final_epochs: int = Field(10, ge=1, description="epochs after which the better of the two that lead goes on")
 
 
 class RunConfig(Section):

@@ -37,6 +37,7 @@ def settings(
         "rule": "conventional",
         "strength": 0.03,
         "candidates": (1.0,),
+        "final_epochs": 1,
     } | pretrain
     em = {
         "learning_rate": 0.1,
@@ -53,7 +54,7 @@ def settings(
         "settled": 0,
         "restarts": 2,
     } | em
-    retrain = {"learning_rate": 0.1, "half_life": 10.0, "start": "warm", "trial_epochs": 2} | retrain
+    retrain = {"learning_rate": 0.1, "half_life": 10.0, "start": "warm", "trial_epochs": 2, "final_epochs": 1} | retrain
     return Config(
         model=ModelConfig(**({"score": "complex", "dim": 4, "p": 3, "init_scale": 0.1} | (model or {}))),
         pretrain=PretrainConfig(**(COMMON | pretrain)),
@@ -70,7 +71,14 @@ TINY = settings(
     retrain={"epochs": 4, "patience": 50, "candidates": RACE},
 )
 RACING = settings(
-    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0, 0.2), "extensions": 0, "trial_epochs": 2},
+    pretrain={
+        "epochs": 4,
+        "patience": 50,
+        "candidates": (1.0, 8.0, 0.2),
+        "extensions": 1,
+        "trial_epochs": 2,
+        "final_epochs": 3,
+    },
     em={"epochs": 2, "patience": 50},
     retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
 )
@@ -274,6 +282,39 @@ def test_the_leader_of_the_race_goes_on_as_if_it_had_been_alone() -> None:
     assert result.mix == RACE[1]
     assert all(map(torch.equal, result.point.tables(), single.point.tables()))
     assert result.epochs["retrain"] == 3 * 3 + 3
+
+
+@pytest.mark.parametrize("final_epochs", [2, 4])
+def test_the_final_is_between_the_two_best_and_may_turn_them_round(final_epochs: int) -> None:
+    """The first candidate leads after its heat and then stands still; the second overtakes it in the third epoch."""
+    curves = ((0.5, 0.5, 0.5, 0.5, 0.5, 0.5), (0.1, 0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.9, 0.9, 0.9, 0.9))
+    turns: list[tuple[int | None, int]] = []
+
+    def validate(_: Embeddings) -> float:
+        turns.append((fit.candidate, fit.pretraining.epoch))
+        return curves[fit.candidate or 0][fit.pretraining.epoch - 1]
+
+    race = {"candidates": (1.0, 8.0, 0.2), "extensions": 0, "trial_epochs": 2, "final_epochs": final_epochs}
+    config = settings(
+        pretrain={"epochs": 6, "patience": 50} | race,
+        em={"epochs": 0, "patience": 50},
+        retrain={"epochs": 0, "patience": 50, "candidates": RACE[:1]},
+    )
+    fit = ThreePhases(DATA, config, validate)
+    fit._pretrain()
+    winner = 1 if final_epochs == 4 else 0
+    heats = [(candidate, epoch) for candidate in (0, 1, 2) for epoch in (1, 2)]
+    final = [(candidate, epoch) for candidate in (0, 1) for epoch in (3, 4)] if final_epochs == 4 else []
+    assert turns == heats + final + [(winner, epoch) for epoch in range(max(final_epochs, 2) + 1, 7)]
+    assert fit.shared_factor == (1.0, 8.0)[winner]
+    alone = settings(
+        pretrain={"epochs": 6, "patience": 50, "candidates": (fit.shared_factor,)},
+        em={"epochs": 0, "patience": 50},
+        retrain={"epochs": 0, "patience": 50, "candidates": RACE[:1]},
+    )
+    single = ThreePhases(DATA, alone, lambda _: 0.0)
+    single._pretrain()
+    assert torch.equal(single.pretraining.average.entities, fit.pretraining.average.entities)
 
 
 @pytest.mark.parametrize(("wanted", "joined"), [(1.0, []), (20.0, [10.0, 20.0, 40.0]), (0.1, [0.25, 0.125, 0.0625])])

@@ -7,9 +7,9 @@ misses it. So the re-training strengths are
     lambda = a * learned + c * shared * n,
 
 with the shared strength that pre-training settled on. (a, c) is settled by a short race on validation MRR: every
-candidate re-trains a few epochs from the EM means, and the one that leads goes on. a = 1, c = 0 is the paper's
-recipe. Pre-training settles its one shared strength the same way; while the strongest or the weakest of its
-candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
+candidate re-trains a few epochs from the EM means, the best two some more, and the one that leads goes on. a = 1,
+c = 0 is the paper's recipe. Pre-training settles its one shared strength the same way; while the strongest or the
+weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
 from kgem.fit.growing import WarmStart, measure_em, measure_point
 from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, point_estimate
+from kgem.fit.race import Race, prefixed
 from kgem.fit.variational_em import EMState, variational_em
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
@@ -48,49 +49,6 @@ LOG = logging.getLogger(__name__)
 
 OnEpoch = Callable[["ThreePhases", str, EpochRecord], None]
 C = TypeVar("C")  # what a race is about: a factor, or an (a, c)
-
-
-@dataclass
-class Race:
-    """Candidates for the strengths of a point estimate, tried one after the other; the leader goes on."""
-
-    state: PointState
-    candidate: int = 0
-    leader: int = -1
-    best: float = float("-inf")
-    leading: dict[str, Tensor] = field(default_factory=dict)  # the leader's state, to go on from
-    leading_numbers: dict[str, Any] = field(default_factory=dict)
-    joined: list[float] = field(default_factory=list)  # candidates beyond those of the settings
-
-    def note(self) -> None:
-        """Mutates: the candidate has had its trial; keep its state if it leads, and turn to the next."""
-        if self.leader < 0 or self.state.stopping.best > self.best:
-            self.leader, self.best = self.candidate, self.state.stopping.best
-            self.leading, self.leading_numbers = self.state.tensors(), self.state.numbers()
-        self.candidate += 1
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the race that is a tensor."""
-        return prefixed("state", self.state.tensors()) | prefixed("leading", self.leading)
-
-    def numbers(self) -> dict[str, Any]:
-        """Everything else in the race, for JSON."""
-        return {
-            "state": self.state.numbers(),
-            "candidate": self.candidate,
-            "leader": self.leader,
-            "best": self.best,
-            "leading": dict(self.leading_numbers),
-            "joined": list(self.joined),
-        }
-
-    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-        """Mutates: back to where `tensors` and `numbers` were taken."""
-        self.state.restore(below("state.", tensors), numbers["state"])
-        self.candidate, self.leader, self.best = numbers["candidate"], numbers["leader"], numbers["best"]
-        self.leading = {name: tensor.clone() for name, tensor in below("leading.", tensors).items()}
-        self.leading_numbers = dict(numbers["leading"])
-        self.joined = list(numbers["joined"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +132,7 @@ class ThreePhases:
     @property
     def shared_factor(self) -> float:
         """The multiple of the shared strength that leads the race of pre-training."""
-        return self.factors[max(self._pretraining.leader, 0)]
+        return self.factors[self._pretraining.leader]
 
     @property
     def factors(self) -> tuple[float, ...]:
@@ -188,7 +146,10 @@ class ThreePhases:
         if race is None:
             return None
         runners = len(self.factors if self.phase == "pretrain" else self.config.retrain.candidates)
-        return race.candidate if race.candidate < runners else race.leader
+        if race.candidate < runners:
+            return race.candidate
+        in_final = not race.decided and race.finalist < len(race.kept)
+        return race.kept[race.finalist].candidate if in_final else race.leader
 
     def rule_strengths(self, factor: float = 1.0) -> Strengths:
         """Eq. 6, or its uniform variant, for both tables."""
@@ -409,19 +370,31 @@ class ThreePhases:
         start: Callable[[], PointState],
         join: Callable[[], None] = lambda: None,
     ) -> None:
-        """Mutates: every candidate's strengths are tried for some epochs, those that lead on validation to the end."""
-        trial = config.model_copy(update={"epochs": min(config.trial_epochs, config.epochs)})
+        """Mutates: heats for all candidates, a final between the best two, and the winner's way to its end."""
+
+        def run(candidate: int, epochs: int) -> None:
+            length = config.model_copy(update={"epochs": min(epochs, config.epochs)})
+            self._point_estimate(race.state, strengths(candidates()[candidate]), length)
+
         if len(candidates()) == 1:
-            race.candidate, race.leader = 1, 0
+            race.candidate = 1
+            run(0, config.epochs)
+            return
         while race.candidate < len(candidates()):
-            self._point_estimate(race.state, strengths(candidates()[race.candidate]), trial)
-            race.note()
+            run(race.candidate, config.trial_epochs)
+            race.end_heat()
             join()
             if race.candidate < len(candidates()):
                 race.state = start()
             else:
-                race.state.restore(race.leading, race.leading_numbers)
-        self._point_estimate(race.state, strengths(candidates()[race.leader]), config)
+                race.enter(0)
+        while not race.decided:
+            if race.finalist < len(race.kept):
+                run(race.kept[race.finalist].candidate, config.final_epochs)
+                race.end_turn()
+            else:
+                race.decide()
+        run(race.leader, config.epochs)
 
     def _point_estimate(self, state: PointState, strengths: Strengths, config: TrainConfig) -> None:
         objective = self.pretraining_objective if self.phase == "pretrain" else self.objective
@@ -441,8 +414,3 @@ def beyond(factors: Sequence[float], leader: int) -> list[float]:
     if len(ordered) > 1 and factors[leader] == ordered[0]:
         return [ordered[0] * ordered[0] / ordered[1]]
     return []
-
-
-def prefixed(prefix: str, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors under longer names; `below` undoes it."""
-    return {f"{prefix}.{name}": tensor for name, tensor in named.items()}

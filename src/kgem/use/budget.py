@@ -19,7 +19,8 @@ def longest(config: Config, phase: str) -> int:
     if not isinstance(section, PretrainConfig | RetrainConfig) or len(section.candidates) == 1:
         return int(section.epochs)
     others = len(section.candidates) - 1 + (section.extensions if isinstance(section, PretrainConfig) else 0)
-    return section.epochs + others * min(section.trial_epochs, section.epochs)
+    trials = others * min(section.trial_epochs, section.epochs)
+    return section.epochs + trials + max(min(section.final_epochs, section.epochs) - section.trial_epochs, 0)
 
 
 def epochs_left(config: Config, phase: str, done: Mapping[str, int]) -> int:
@@ -50,4 +51,6 @@ def _shorter_race(config: PretrainConfig | RetrainConfig, epochs: int) -> Pretra
     trial = min(config.trial_epochs, epochs // (2 * n))
     if n == 1 or trial < 1:
         return config.model_copy(update={"candidates": config.candidates[:1], "epochs": epochs} | nobody)
-    return config.model_copy(update={"trial_epochs": trial, "epochs": epochs - (n - 1) * trial} | nobody)
+    return config.model_copy(
+        update={"trial_epochs": trial, "final_epochs": trial, "epochs": epochs - (n - 1) * trial} | nobody
+    )

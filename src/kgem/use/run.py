@@ -58,7 +58,11 @@ WARM = "warm/"  # before the names of the tables that a run goes on from
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
 LENGTHS = (
     {f"{phase}.epochs" for phase in ("pretrain", "em", "retrain")}
-    | {f"{phase}.{name}" for phase in ("pretrain", "retrain") for name in ("trial_epochs", "candidates")}
+    | {
+        f"{phase}.{name}"
+        for phase in ("pretrain", "retrain")
+        for name in ("trial_epochs", "final_epochs", "candidates")
+    }
     | {"pretrain.extensions"}
 )  # what a time budget chooses
 _UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves
