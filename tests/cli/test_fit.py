@@ -70,7 +70,7 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
         "run folder: runs/a",
         "pre-training: epoch 1 of at most 2",
         "variational EM: 2 epochs",
-        "re-training: 5 epochs",
+        "re-training: 6 epochs",
         "best MRR 0.",
         "next: kgem predict runs/a",
     ):
