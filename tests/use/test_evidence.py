@@ -95,7 +95,7 @@ def test_costs_of_search_and_fit() -> None:
     assert one["fit"]["curve"]["best"] == [0.1, 0.35, 0.35, 0.35, 0.52, 0.52, 0.55, 0.55, 0.55, 0.55]
     assert one["epochs_to_the_best"] == {"search": 31, "fit": 5}
     rows = cost_table([document]).rows
-    assert rows[0][1] == "search, 4 trials" and rows[1][-2:] == ["25%", "5%"]
+    assert rows[0][1] == "search, 4 trials" and rows[1][-3:] == ["25%", "5%", "yes"]
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert "<svg" in figure_svg(pictures.cost_figure(document))
     with pytest.raises(InputError, match="no search"):

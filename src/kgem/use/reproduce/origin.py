@@ -74,4 +74,4 @@ def _commit() -> str | None:
     if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     commit = git("rev-parse", "--short", "HEAD")
-    return commit and commit + (" with changes" if git("status", "--porcelain", "--", "../..") else "")
+    return commit and commit + (" with changes" if git("status", "--porcelain", "--", ":(glob)../../**/*.py") else "")
