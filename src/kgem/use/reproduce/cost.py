@@ -146,7 +146,7 @@ def cost_table(documents: Iterable[Document]) -> Table:
             lines.append([name, words, str(len(each)), *figures, *means, *beside])
     columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "of its epochs"]
     notes = [
-        "Means over seeds. The last columns: what the fit took of the search's cost, and whether it reached at least the "
-        "best of the search on validation with at most a quarter of its epochs. One model each, no blend."
+        "Means over seeds. The last columns: what the fit took of the search's cost, and whether it reached at least "
+        "the best of the search on validation with at most a quarter of its epochs. One model each, no blend."
     ]
     return Table("Search and fit", [*columns, "of its seconds", "met"], lines, 2, frozenset(missed), notes)
