@@ -164,6 +164,7 @@ def test_stats_draws_the_figure(kgem: Kgem) -> None:
     assert Path("counts.svg").read_text() != before
     code, out, _ = kgem("data", "stats", "graph.tsv", "--figure", "counts.xyz")
     assert (code, out) == (2, "") and not Path("counts.xyz").exists()
+    assert "counts.xyz" in kgem("data", "stats", "missing.tsv", "--figure", "counts.xyz")[2]  # told before any reading
 
 
 # convert

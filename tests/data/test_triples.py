@@ -267,6 +267,7 @@ def test_frames_and_arrays() -> None:
     assert read_triples(np.array(rows)).frame.rows() == rows
     assert read_triples(np.array(rows, dtype=object)).frame.rows() == rows
     assert read_triples(np.array([[1, 0, 2], [1, 0, 2]])).report.duplicates == 1
+    assert read_triples(np.array([["é".encode(), b"r", b"b"]])).frame.rows() == [("é", "r", "b")]
     named = table.select(pl.col("o").alias("tail"), pl.col("p").alias("relation"), pl.col("s").alias("head"))
     assert read_triples(named).frame.rows() == rows
     assert read_triples(table, columns=["o", "p", "s"]).frame.row(0) == ("2", "r", "1")
@@ -289,10 +290,18 @@ def test_bad_tables() -> None:
         (pl.DataFrame({"h": ["\0"], "r": ["r"], "t": ["b"]}), "NUL"),
         (np.array([["\ud800", "r", "b"]], dtype=object), "not text"),
         (pl.DataFrame({"h": [], "r": [], "t": []}), "empty"),
+        (np.array([["a", "r", float("nan")]], dtype=object), "row 1: the tail is empty"),
+        (np.array([[1.0, 2.0, np.nan]]), "row 1: the tail is empty"),
+        (pl.DataFrame({"h": [1.0, float("nan")], "r": ["r", "r"], "t": ["b", "c"]}), "row 2: the head is empty"),
+        (np.array([["a", "r", b"b"]], dtype=object), "bytes"),
+        (pd.DataFrame({"h": [b"a"], "r": ["r"], "t": ["b"]}), "bytes"),
+        (np.array([[b"\xff", b"r", b"b"]]), "not text"),
+        (np.array([["a", "r", pd.NA]], dtype=object), "not text"),
+        (np.array([[1j, 2j, 3j]]), "not text"),
     ]:
         with pytest.raises(TriplesError) as caught:
             read_triples(table)
-        assert words in caught.value.what
+        assert words in str(caught.value)
 
 
 def test_damaged_parquet(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, emit, emit_bytes, emit_json, plain, say, table
+from kgem.cli.console import AsJson, counted, emit, emit_bytes, emit_json, plain, say, table
 from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
@@ -105,7 +105,10 @@ def stats(
 ) -> None:
     """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
     if figure is not None:
+        from kgem.use.drawing import figure_format
+
         refuse_existing(figure, force)
+        figure_format(figure)
     dataset = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
     from kgem.data.stats import graph_stats
 
@@ -159,7 +162,7 @@ def convert(
     else:
         names = _write_file(frames, Path(out), name, keep)
     facts = {split: len(frame) for split, frame in frames.items()}
-    say(f"{sum(facts.values()):,} facts -> {', '.join(map(plain, names))}")
+    say(f"{counted(sum(facts.values()), 'fact')} -> {', '.join(map(plain, names))}")
     if as_json:
         emit_json({"facts": facts, "files": names})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.console import plain, say
+from kgem.cli.console import counted, plain, say
 from kgem.cli.progress import Download, Progress
 from kgem.errors import InputError
 
@@ -140,7 +140,8 @@ def tell(reports: Iterable[ReadReport]) -> None:
         }
         if any(gone.values()):
             parts = ", ".join(f"{n:,} {why}" for why, n in gone.items() if n)
-            say(f"{plain(report.source)}: {report.rows_read:,} rows, {report.kept:,} facts kept; left out: {parts}")
+            rows, facts = counted(report.rows_read, "row"), counted(report.kept, "fact")
+            say(f"{plain(report.source)}: {rows}, {facts} kept; left out: {parts}")
         for problem in report.problems[:_SHOWN]:
             say(f"  {problem.line}: {plain(problem.reason)}")
         if report.skipped > _SHOWN:

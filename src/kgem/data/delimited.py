@@ -174,7 +174,7 @@ def _slow_fields(page: Page, row: int, separator: str) -> list[str] | Problem:
     if row in page.stray:
         return Problem(line, page.stray[row], 'write a quote inside a label as "" and put the label in quotes')
     if (NUL_MARK if page.quoted else b"\0") in raw:
-        return Problem(line, "a NUL byte", "labels cannot hold one: is this a text file?")
+        return Problem(line, "a NUL byte", "save the file as plain text in UTF-8")
     try:
         text = raw.decode().removesuffix("\r")
     except UnicodeDecodeError as error:

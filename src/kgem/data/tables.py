@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from kgem.data import parquet
@@ -47,7 +48,7 @@ def read_table(table: Any, intake: Intake) -> None:
         if table.ndim != 2:
             remedy = "give one row per fact: (n, 3)"
             raise TriplesError(f"an array of shape {table.shape}", where=intake.source, remedy=remedy)
-        _take(_frame([table[:, i].tolist() for i in range(table.shape[1])], intake), None, intake)
+        _take(_of_array(table, intake), None, intake)
     else:
         names = [str(name) for name in table.columns]
         series = [table.iloc[:, i] for i in range(len(names))]
@@ -55,14 +56,38 @@ def read_table(table: Any, intake: Intake) -> None:
         _take(_frame(values, intake), names, intake)
 
 
+def _of_array(table: npt.NDArray[Any], intake: Intake) -> pl.DataFrame:
+    """Its columns; numbers stay numbers, bytes are UTF-8, a NaN among objects is a missing label."""
+    if table.dtype.kind in "iufb":
+        return pl.DataFrame({str(i): np.ascontiguousarray(table[:, i]) for i in range(table.shape[1])})
+    try:
+        if table.dtype.kind == "S":
+            table = np.char.decode(table, "utf-8")
+        if table.dtype.kind == "O":
+            table = table.copy()
+            table[np.not_equal(table, table).astype(bool)] = None
+    except (UnicodeDecodeError, TypeError, ValueError) as error:
+        raise _not_text(error, intake) from error
+    return _frame([table[:, i].tolist() for i in range(table.shape[1])], intake)
+
+
 def _frame(columns: list[list[Any]], intake: Intake) -> pl.DataFrame:
     try:
-        return pl.DataFrame(
+        frame = pl.DataFrame(
             [pl.Series(str(i), values, dtype=pl.String, strict=False) for i, values in enumerate(columns)]
         )
-    except (UnicodeEncodeError, TypeError, pl.exceptions.PolarsError) as error:
-        what, remedy = f"values that are not text: {error}", "give labels as strings or numbers"
-        raise TriplesError(what, where=intake.source, remedy=remedy) from error
+    except (ValueError, TypeError, pl.exceptions.PolarsError) as error:  # ValueError: also of what UTF-8 cannot hold
+        raise _not_text(error, intake) from error
+    for column, values in zip(frame, columns, strict=True):
+        strange = next((values[row] for row in column.is_null().arg_true() if values[row] is not None), None)
+        if strange is not None:
+            raise _not_text(f"{strange!r} is of type {type(strange).__name__}", intake)
+    return frame
+
+
+def _not_text(why: object, intake: Intake) -> TriplesError:
+    what, remedy = f"values that are not text: {why}", "give labels as strings or numbers"
+    return TriplesError(what, where=intake.source, remedy=remedy)
 
 
 def _take(table: pl.DataFrame, names: list[str] | None, intake: Intake) -> None:
@@ -85,6 +110,8 @@ def _text(column: pl.Series, name: str, intake: Intake) -> pl.Series:
     if column.dtype.is_nested() or column.dtype == pl.Object:
         what = f"column {column.name!r} holds {column.dtype}, not labels"
         raise TriplesError(what, where=intake.source, remedy="choose other columns with columns (--columns)")
+    if column.dtype.is_float() and name in FACT:
+        column = column.fill_nan(None)  # the way tables of numbers say that there is none
     try:
         return column.cast(pl.String).alias(name)
     except pl.exceptions.PolarsError as error:

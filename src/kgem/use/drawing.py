@@ -31,6 +31,7 @@ __all__ = [
     "duration",
     "empty_figure",
     "engineering",
+    "figure_format",
     "figure_svg",
     "save_figure",
     "short",
@@ -84,19 +85,24 @@ STYLE: dict[Any, Any] = {
 def save_figure(figure: Figure, path: str | Path) -> Path:
     """Write SVG or PNG, by the extension, all or nothing; equal figures give equal files."""
     target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise InputError(
-            f"no figure can be written as {target.suffix or 'a file without extension'}",
-            where=str(target),
-            remedy=f"use {' or '.join(FORMATS)}",
-        )
-    content = _render(figure, FORMATS[target.suffix.lower()])
+    content = _render(figure, figure_format(target))
     try:
         with writing(target) as file:
             file.write(content)
     except InputError as error:
         raise InputError(error.what, where=error.where, remedy=error.remedy) from error
     return target
+
+
+def figure_format(path: Path) -> str:
+    """What the extension asks for, svg or png; to be asked before a long computation."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(
+            f"no figure can be written as {path.suffix or 'a file without extension'}",
+            where=str(path),
+            remedy=f"use {' or '.join(FORMATS)}",
+        )
+    return FORMATS[path.suffix.lower()]
 
 
 def figure_svg(figure: Figure, name: str = "figure") -> str:
