@@ -26,7 +26,13 @@ export function svg(tag, props, ...children) {
 /** A label of the graph: isolated from the direction of the text around it, never empty to the eye. */
 export function name(label, className = "label") {
   const blank = !label.trim();
-  return el("bdi", { class: blank ? `${className} blank` : className }, blank ? "(blank)" : label);
+  return el("bdi", { class: blank ? `${className} blank` : className }, blank ? "(blank)" : breakable(label));
+}
+
+/** A long label may be broken after /, _, . and -, rather than anywhere. */
+function breakable(label) {
+  if (label.length < 24) return label;
+  return label.split(/(?<=[/_.-])(?![/_.-])/).flatMap((piece, place) => (place ? [el("wbr"), piece] : [piece]));
 }
 
 /** Text for screen readers only. */

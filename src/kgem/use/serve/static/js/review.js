@@ -33,6 +33,8 @@ export function review(root, page) {
     choose: (relation) => go(href("review", { kind: kind === "missing" ? null : kind, relation })),
   });
   root.append(el("h1", {}, "Review"), el("div", { class: "review-head" }, tabs, narrow.root), lead, body);
+  const keys = el("input", { type: "checkbox", role: "switch", onchange: () => remember(keys.checked) });
+  keys.checked = remembered();
   let kind = "missing";
   let desk = null;
 
@@ -53,13 +55,13 @@ export function review(root, page) {
     const [found, log] = await awaited(body, Promise.all([ready(KINDS[kind].path, { relation, top: TOP }, signal, progress), get("review", { limit: KEPT }, signal)]), "Loading the facts");
     if (signal.aborted) return;
     page.reviewed(log.counts);
-    desk = reviewDesk(body, found.facts, log, kind, relation, page);
+    desk = reviewDesk(body, found.facts, log, kind, relation, page, keys);
   }
 
   function pressed(event) {
     const what = KEYS[event.key.toLowerCase()];
     if (!what || !desk || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, select, textarea")) return;
+    if (!keys.checked || event.target.closest("input:not([type=checkbox]), select, textarea")) return;
     event.preventDefault();
     desk.act(what);
   }
@@ -69,8 +71,25 @@ export function review(root, page) {
   return { body, update, correct, leave: () => document.removeEventListener("keydown", pressed) };
 }
 
+/** Single keys can be in the way of those who speak to their computer: they can be turned off, for good. */
+function remember(on) {
+  try {
+    localStorage.setItem("kgem-keys", on ? "on" : "off");
+  } catch {
+    // It holds until the page is closed.
+  }
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem("kgem-keys") !== "off";
+  } catch {
+    return true;
+  }
+}
+
 /** The desk with one fact on it; `act` hears accept, reject, skip, undo. */
-function reviewDesk(body, facts, log, kind, relation, page) {
+function reviewDesk(body, facts, log, kind, relation, page, keys) {
   const { question, accept, reject } = KINDS[kind];
   const byKey = new Map(facts.map((fact) => [key(fact), fact]));
   let { decisions, counts } = log;
@@ -93,7 +112,7 @@ function reviewDesk(body, facts, log, kind, relation, page) {
   const tally = el("dl", { class: "tally" });
   const recent = el("div", {});
   const done = el("div", {});
-  const desk = el("section", { class: "card desk", "aria-label": question }, el("p", { class: "eyebrow" }, question), sheet, actions, problem, context);
+  const desk = el("section", { class: "card desk", "aria-label": question }, el("p", { class: "eyebrow" }, question), sheet, actions, el("label", { class: "switch keys" }, keys, el("span", {}, "Decide by keys: A, R, S, U")), problem, context);
   body.replaceChildren(
     el("div", { class: "wide" }, el("div", { class: "progress-row" }, progress, progressText), desk, done),
     el(

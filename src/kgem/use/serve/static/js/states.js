@@ -2,7 +2,7 @@
 
 import { Offline, Refused } from "./api.js";
 import { el, icon, name } from "./dom.js";
-import { count } from "./words.js";
+import { count, plural } from "./words.js";
 
 const PATIENCE = 160; // milliseconds before anything tells that we wait: most answers are there earlier
 
@@ -29,12 +29,22 @@ export function working(region, title, note) {
   const amount = el("p", { class: "faint", role: "status" }, "starting");
   const panel = el("div", { class: "state card working" }, el("h2", {}, title), bar, amount, note && el("p", { class: "faint" }, note));
   let shown = false;
+  let first = null; // when it was how far
   return (done, of) => {
+    first ??= { done, time: performance.now() };
     if (!shown) region.replaceChildren(panel);
     shown = true;
     if (of > 0) bar.value = Math.min(1, done / of);
-    amount.textContent = of > 0 ? `${count(done)} of ${count(of)}` : "starting";
+    amount.textContent = of > 0 ? `${count(done)} of ${count(of)}${remaining(first, done, of)}` : "starting";
   };
+}
+
+/** The time that is left, once there is something to tell it from. */
+function remaining(first, done, of) {
+  const seconds = (performance.now() - first.time) / 1000;
+  if (seconds < 3 || done <= first.done) return "";
+  const left = Math.ceil(((of - done) * seconds) / (done - first.done));
+  return left < 90 ? `, about ${plural(left, "second")} left` : `, about ${plural(Math.round(left / 60), "minute")} left`;
 }
 
 /** Nothing is there, and that is no error. */
@@ -58,11 +68,15 @@ export function failed(problem, { retry, correct } = {}) {
     "div",
     { class: "state card", role: "alert" },
     el("h2", {}, icon("warn"), told?.kind === "unknown-label" ? "The graph does not have that" : "That did not work"),
-    el("p", {}, el("bdi", {}, problem.message)),
-    told?.remedy && !instead.length && el("p", { class: "faint" }, el("bdi", {}, told.remedy)),
+    el("p", {}, el("bdi", {}, capital(problem.message))),
+    told?.remedy && !instead.length && el("p", { class: "faint" }, el("bdi", {}, capital(told.remedy))),
     instead.length > 0 && suggestions(instead, correct),
-    retry && el("p", {}, el("button", { class: "button", type: "button", onclick: retry }, "Try again")),
+    retry && told?.kind !== "unknown-label" && el("p", {}, el("button", { class: "button", type: "button", onclick: retry }, "Try again")),
   );
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function suggestions(labels, correct) {
