@@ -48,9 +48,14 @@ class Page:
     pictures: dict[str, Draw] = field(default_factory=dict)
 
 
-def results_page(template: str, results: Path, images: str = "images") -> Page:
-    """The page; `images` is where its pictures are, seen from it."""
-    documents = {name: read_folder(results / name, kind) for name, kind in FOLDERS.items()}
+def results_page(
+    template: str, results: Path, images: str = "images", only: Callable[[str], bool] = lambda file: True
+) -> Page:
+    """The page; `images` is where its pictures are, seen from it, and `only` says of files whether they count."""
+    documents = {
+        name: [each for each in read_folder(results / name, kind) if only(f"{name}/{each['name']}.json")]
+        for name, kind in FOLDERS.items()
+    }
     page = Page()
     writers: Mapping[str, Callable[[], str]] = {
         "table1": lambda: _joined(table1(documents["table1"])),
