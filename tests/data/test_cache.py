@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -109,3 +110,16 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KGEM_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     assert tmp_path not in {cache.cache_folder()} and "kgem" in cache.cache_folder().parts
+
+
+def test_writers_at_the_same_time(own_cache: Path) -> None:
+    """The same content read from two places differs in its notes: a reader gets one of the two, or nothing."""
+
+    def work(i: int) -> int | None:
+        assert cache.store("a", graph(seed=i % 2))
+        found = cache.load("a")
+        return None if found is None else found.notes["reports"][0]["rows"]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(work, range(80))) <= {0, 1, None}
+    assert not list(own_cache.rglob("*.partial"))

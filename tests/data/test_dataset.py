@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -424,3 +426,13 @@ def test_counts_of_benchmark_graphs(benchmark_graphs: Path, name: str, monkeypat
     assert [len(data.split(s)) for s in SPLITS] == facts
     assert [report.kept for report in data.reports] == facts
     assert dict(data.duplicates) == dict.fromkeys(SPLITS, 0)
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """As in `kgem data check <(command)`."""
+    path = tmp_path / "pipe.tsv"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=("a\tr\tb\n",))
+    writer.start()
+    assert Dataset.load(path).entities.labels == ("a", "b")
+    writer.join()

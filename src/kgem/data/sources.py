@@ -48,6 +48,8 @@ def find(source: Any, options: Mapping[str, Any]) -> Found:
         return _folder(path, options)
     if path.is_file():
         return Found(_stem(path), {WHOLE: path}, options, {WHOLE: path})
+    if path.exists():  # a pipe, such as the shell's <(command): read once, never cached
+        return Found(_stem(path), {WHOLE: path}, options)
     if str(source).strip().casefold() in CATALOG:
         known = entry(str(source))
         _no_options(known.name, options)
