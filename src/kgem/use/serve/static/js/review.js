@@ -1,6 +1,6 @@
 // The view that reviews: one fact at a time, accept, reject, skip or take back; each decision is on disk before the next.
 
-import { get, post, ready } from "./api.js";
+import { get, Offline, post, ready } from "./api.js";
 import { answerList, badge, figures } from "./answers.js";
 import { combobox } from "./combobox.js";
 import { el, icon, name } from "./dom.js";
@@ -9,7 +9,7 @@ import { awaited, empty, failed, working } from "./states.js";
 import { count, fit, percent, plural, when } from "./words.js";
 
 const TOP = 200;
-const RECENT = 12; // decisions that are listed
+const RECENT = 8; // decisions that are listed
 const KEPT = 500; // that can be taken back
 const KINDS = {
   missing: { path: "missing", title: "Missing facts", question: "Should the graph have this?", accept: "Accept", reject: "Reject", lead: "What the graph does not have and the model finds most probable." },
@@ -139,7 +139,7 @@ function reviewDesk(body, facts, log, kind, relation, page, keys) {
       counts = answer.counts;
       noted(fact, what);
     } catch (refused) {
-      problem.replaceChildren(failed(refused));
+      problem.replaceChildren(refused instanceof Offline ? unheard() : failed(refused));
     } finally {
       busy = false;
     }
@@ -210,6 +210,10 @@ function reviewDesk(body, facts, log, kind, relation, page, keys) {
 
   draw();
   return { act };
+}
+
+function unheard() {
+  return el("p", { class: "unheard", role: "alert" }, icon("warn"), " This decision was not confirmed. When the server is back, the list shows what is on disk.");
 }
 
 function meaning({ share, side }) {
