@@ -15,6 +15,7 @@ __all__ = ["Unreadable", "decode", "read"]
 
 MAGIC = b"PAR1"
 READY, GOOD = "ready", "good"
+RESERVED = 2 << 30  # bytes of addresses that threads and the allocator take without using them
 
 
 class Unreadable(Exception):
@@ -74,7 +75,7 @@ def _limit_memory() -> None:
 
         page = os.sysconf("SC_PAGE_SIZE")
         taken = page * int(Path("/proc/self/statm").read_text().split()[0])
-        limit = taken + page * os.sysconf("SC_PHYS_PAGES")
+        limit = taken + page * os.sysconf("SC_PHYS_PAGES") + RESERVED
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         Path("/proc/self/oom_score_adj").write_text("1000")
