@@ -92,7 +92,7 @@ def decoded_apart(contents: list[bytes]) -> Iterator[int | str | None]:
 
 
 @given(damages=st.lists(DAMAGE, min_size=20, max_size=80))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_damaged_files_are_decoded_whole_or_refused(damages: list[tuple[str, list[tuple[int, int]]]]) -> None:
     contents = [damaged(damage) for damage in damages]
     for content, said in zip(contents, decoded_apart(contents), strict=True):
@@ -104,7 +104,7 @@ def test_damaged_files_are_decoded_whole_or_refused(damages: list[tuple[str, lis
 
 
 @given(damage=DAMAGE, skip_bad=st.booleans())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @example(damage=("snappy", [(72, 101), (1247, 73)]), skip_bad=False)  # 2 EiB, asked for by polars 2.1
 @example(damage=("parts", [(1155, 7), (4312, 36)]), skip_bad=False)  # likewise
 @example(damage=("parts", [(3756, 4)]), skip_bad=True)  # a part that has lost eight rows
