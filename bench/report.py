@@ -20,6 +20,7 @@ EPOCH_CLAIMS = {"fb15k-237": {"pykeen": 5.0, "plain": 9.0, "floor": 1.5}, "wn18r
 EVALUATION_CLAIM = 8.0
 EM_CLAIM = 1.3
 DATA_CLAIMS = {"fb15k": (2.0, 6.0), "ten million": (60.0, 6.0)}  # seconds and GB
+SERVE_CLAIMS = {"fb15k-237": 50.0, "fb13": 200.0}  # milliseconds for an answer, K = 100
 MIB = 2**20
 QUIET = 0.5  # load average of a machine that does nothing else
 
@@ -80,6 +81,20 @@ def _claims(suites: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
     for name, result in suites.get("equal", {}).items():
         apart = result["relative_difference"]
         yield f"loss after one pass, {name}: relative difference", "within 1e-5", f"{apart:.1e}", apart <= 1e-5
+    for name, result in suites.get("serve", {}).items():
+        yield from _serve_claims(name, result)
+
+
+def _serve_claims(name: str, result: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
+    bound, size = SERVE_CLAIMS[name], f"{result['entities']:,} entities"
+    for kind, title in (("predict", "an answer"), ("bayes", "an answer in mode bayes")):
+        p50 = result["alone"][kind]["p50"]
+        yield f"explorer, {size}: {title}", f"under {bound:g} ms", f"{p50:.0f} ms", p50 < bound
+    p50 = result["alone"]["typing"]["p50"]
+    yield f"explorer, {size}: labels while typing", "under 10 ms", f"{p50:.1f} ms", p50 < 10
+    together = result["together"]
+    what = f"explorer, {size}: {together['clients']} clients at once, errors in {together['requests']:,} requests"
+    yield what, "none", str(together["errors"]), together["errors"] == 0
 
 
 def table(results: dict[str, Any]) -> str:
@@ -97,6 +112,7 @@ def table(results: dict[str, Any]) -> str:
         *_time_lines(suites),
         *_growth_lines(suites),
         *_data_lines(suites),
+        *_serve_lines(suites),
     ]
     for name, why in results["skipped"].items():
         lines += [f"Not measured: {name}: {why}", ""]
@@ -151,6 +167,19 @@ def _data_lines(suites: dict[str, Any]) -> Iterator[str]:
             text, cache = each["text"], each["cache"]
             times = f"{text['total_seconds']:.1f} | {cache['total_seconds']:.1f} | {text['peak_gigabytes']:.1f}"
             yield f"| {graph} | {text['facts']:,} | {times} |"
+        yield ""
+
+
+def _serve_lines(suites: dict[str, Any]) -> Iterator[str]:
+    if "serve" in suites:
+        yield "| explorer | entities | clients | requests/s | p50, ms | p99, ms |"
+        yield "|---|---:|---:|---:|---:|---:|"
+        for result in suites["serve"].values():
+            size, together = f"{result['entities']:,}", result["together"]
+            for kind, each in result["alone"].items():
+                yield f"| {kind} | {size} | 1 | | {each['p50']:.1f} | {each['p99']:.1f} |"
+            rate, p50, p99 = (f"{together[name]:.0f}" for name in ("requests_per_second", "p50", "p99"))
+            yield f"| all, mixed | {size} | {together['clients']} | {rate} | {p50} | {p99} |"
         yield ""
 
 

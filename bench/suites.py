@@ -15,7 +15,7 @@ from bench.growth import growth
 from bench.peers import Peer
 from bench.workers import ROOT, Worker, WorkerFailed, summary, take_turns
 
-__all__ = ["GRAPHS", "SUITES", "Plan", "data", "epochs", "equal_results", "evaluations", "memory"]
+__all__ = ["GRAPHS", "SUITES", "Plan", "data", "epochs", "equal_results", "evaluations", "memory", "serve"]
 
 GRAPHS = ("fb15k-237", "wn18rr")
 DIM = 100
@@ -217,6 +217,16 @@ def data(plan: Plan) -> dict[str, Any]:
     return result
 
 
+def serve(plan: Plan) -> dict[str, Any]:
+    """The explorer: an answer to one client, and fifty clients at once."""
+    command = [sys.executable, "-m", "bench.serve_load", "20" if plan.long else "4"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise WorkerFailed(f"bench.serve_load ended with code {done.returncode}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
 @contextmanager
 def _contestants(
     plan: Plan, graph: str, kinds: dict[str, str], *, trained: bool = False
@@ -281,4 +291,5 @@ SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "equal": equal_results,
     "growth": _growth,
     "data": data,
+    "serve": serve,
 }
