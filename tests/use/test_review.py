@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgem.errors import ArtifactError, InputError
@@ -18,6 +18,13 @@ NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 NASTY = "tab\tnewline\nreturn\rback\\slash\\t \u2028 \x00 é <script>"
 HEADER = "\t".join(COLUMNS)
 LABELS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests are not about the disk, which takes its time to sync."""
+    if "synced" not in request.node.name:
+        monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 def obvious(log: list[tuple[tuple[str, str, str], str, str]]) -> list[tuple[tuple[str, str, str], str, str]]:
@@ -52,7 +59,7 @@ def test_times_are_told_in_utc(tmp_path: Path) -> None:
     assert made is not None and made.time == "2024-05-01T12:00:00.000Z"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(
