@@ -227,7 +227,7 @@ def page(
     images: Annotated[Path, typer.Option(metavar="FOLDER", help="Of its pictures.")] = Path("docs/images"),
 ) -> None:
     """Write the page of results: prose from a template, every figure and picture from the JSON files."""
-    from kgem.use.reproduce.documents import write_text
+    from kgem.use.reproduce.documents import make_folder, write_text
     from kgem.use.reproduce.results_page import PREFIX, results_page
 
     try:
@@ -238,7 +238,7 @@ def page(
     made = results_page(prose, results, _seen_from(out, images))
     from kgem.use.drawing import save_figure
 
-    images.mkdir(parents=True, exist_ok=True)
+    make_folder(images)
     for old in images.glob(f"{PREFIX}*"):
         if old.name not in made.pictures:
             old.unlink()

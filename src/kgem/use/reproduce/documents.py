@@ -10,7 +10,7 @@ from typing import Any
 from kgem.data.files import writing
 from kgem.errors import InputError
 
-__all__ = ["Document", "read_document", "read_folder", "write_json", "write_text"]
+__all__ = ["Document", "make_folder", "read_document", "read_folder", "write_json", "write_text"]
 
 VERSION = 1  # of all kinds
 _NESTED = (dict, list, tuple)
@@ -25,13 +25,18 @@ def write_json(path: Path, document: Document) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text whole or not at all; its folder is made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        remedy = "choose a folder that you can write to"
-        raise InputError(f"cannot be made: {error.strerror}", where=str(path.parent), remedy=remedy) from error
+    make_folder(path.parent)
     with writing(path) as file:
         file.write(text.encode())
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "choose a folder that you can write to"
+        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), remedy=remedy) from error
 
 
 def read_document(path: Path, kind: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from kgem.use.fitted import MODES
 from kgem.use.fitting import Prepared
 from kgem.use.model import Model
 from kgem.use.reproduce.cells import CARRIED_OUT, KIND, Cell
-from kgem.use.reproduce.documents import VERSION, write_json
+from kgem.use.reproduce.documents import VERSION, make_folder, write_json
 from kgem.use.reproduce.origin import machine, now, versions
 from kgem.use.run import LENGTHS, Run, is_run, read_log
 
@@ -86,7 +86,7 @@ class Maker:
     def _search(self, cell: Cell, prepared: Prepared) -> dict[str, Any]:
         folder = self.out / cell.name
         config = cell.settings(self.base)
-        _make(folder)
+        make_folder(folder)
         with RunLock(folder):
             if self.force:
                 _clear(folder)
@@ -190,14 +190,6 @@ def fit_curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
         "mrr": [None if record["mrr"] is None else round(record["mrr"], 6) for record in records],
         "seconds": [round(record["seconds"], 4) for record in records],
     }
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        remedy = "choose a folder that you can write to"
-        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), remedy=remedy) from error
 
 
 def _clear(folder: Path) -> None:
