@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from kgem.errors import ConfigError
 from kgem.model import prior as module
-from kgem.model.prior import Prior, conventional_strengths, uniform_strengths
+from kgem.model.prior import Prior, conventional_strengths, similar_strengths, uniform_strengths
 
 ALL = [Prior(p, space) for p in (2, 3) for space in (False, True)]
 each_prior = pytest.mark.parametrize("prior", ALL, ids=lambda prior: f"p{prior.p}-{prior.complex}")
@@ -221,3 +223,35 @@ def test_strengths_from_counts() -> None:
 def test_other_norms_are_refused(p: int) -> None:
     with pytest.raises(ConfigError, match="p is 2 or 3"):
         Prior(p, complex=False)
+
+
+@pytest.mark.parametrize("p", [2, 3])
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_the_gaussian_nearest_to_the_prior(p: int, is_complex: bool) -> None:
+    """KL(q || p) is least there, for scale and for shift, and Eq. 17 holds."""
+    prior, width = Prior(p, is_complex), 6
+    strengths = torch.tensor([0.3, 2.0, 40.0], dtype=torch.float64)
+    log_std = prior.closest_log_std(strengths, width)[:, None].expand(-1, width)
+    mean = torch.zeros_like(log_std)
+    torch.testing.assert_close(
+        prior.optimal_inverse_strengths(prior.expected_norm(mean, log_std), width), 1 / strengths
+    )
+
+    def divergence(mean: Tensor, log_std: Tensor) -> Tensor:  # without constants
+        return strengths / p * prior.expected_norm(mean, log_std) - log_std.sum(1)
+
+    least = divergence(mean, log_std)
+    for shift, scale in ((0.0, 0.1), (0.0, -0.1), (0.1, 0.0)):
+        assert bool((divergence(mean + shift * log_std.exp(), log_std + scale) > least).all())
+
+
+def test_strengths_of_new_symbols_are_those_of_symbols_as_frequent() -> None:
+    counts = np.array([0, 1, 1, 2, 5, 5, 9, 100, 0])
+    learned = torch.tensor([9e9, 1.0, 4.0, 3.0, 5.0, 20.0, 7.0, 50.0, 9e9], dtype=torch.float64)
+    found = similar_strengths(counts, learned, np.array([0, 1, 5, 1000]), nearest=2)
+    torch.testing.assert_close(found, torch.tensor([2.0, 2.0, 10.0, math.sqrt(350)], dtype=torch.float64))
+    everyone = similar_strengths(counts, learned, np.array([3]), nearest=99)
+    torch.testing.assert_close(everyone[0], learned[learned < 1e9].log().mean().exp())
+    unseen = similar_strengths(np.zeros(2, dtype=np.int64), learned[1:3], np.array([1]))
+    torch.testing.assert_close(unseen, torch.tensor([2.0], dtype=torch.float64))
+    assert len(similar_strengths(counts, learned, np.zeros(0, dtype=np.int64))) == 0

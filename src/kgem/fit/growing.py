@@ -147,7 +147,6 @@ def _age(optimizer: Optimizer, start: WarmStart) -> None:
     """Sums of squares over one epoch become those of as many as the earlier fit had; of new rows there are none."""
     state = optimizer.state()
     for place, new in enumerate(start.new):
-        for name in (f"{place}.sum",):
-            if name in state:
-                state[name] = (state[name] * start.epochs).masked_fill_(new[:, None], 0.0)
+        if f"{place}.sum" in state:  # Adagrad's; Adam's averages need no such thing, and SGD has none
+            state[f"{place}.sum"].mul_(start.epochs).masked_fill_(new[:, None], 0.0)
     optimizer.restore(state)

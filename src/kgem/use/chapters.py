@@ -205,12 +205,18 @@ def learning(model: Fitted, origin: Origin) -> str:
     if not origin.records:
         return note("There is no log of this fit beside the model.")
     curves = figures.learning_curves(origin.records)
+    about = (
+        "Pre-training fits a point estimate with the usual strengths; variational EM fits a distribution and "
+        "learns the strengths; re-training fits a point estimate with them, after a short race between ways to use "
+        "them."
+    )
+    if "update" in model.provenance:
+        about = (
+            "This run went on from an earlier one when the graph changed: a short variational EM, in which new symbols "
+            "begin as their prior, and a short re-training."
+        )
     parts = [
-        note(
-            "Pre-training fits a point estimate with the usual strengths; variational EM fits a distribution and "
-            "learns the strengths; re-training fits a point estimate with them, after a short race between ways to use "
-            "them."
-        ),
+        note(about),
         picture(curves, "curves", "Validation MRR and training loss over the epochs of the three phases"),
     ]
     if any(record.get("phase") == "em" and record.get("elbo") is not None for record in origin.records):
@@ -231,12 +237,31 @@ def graph(model: Fitted) -> str:
     )
 
 
+def _update(model: Fitted) -> str:
+    """What the graph grew by, and from which run; nothing for a run that began from nothing."""
+    document = model.provenance.get("update")
+    if not document:
+        return ""
+    changes, source = document["changes"], document["from"]
+    words = {"new facts": sum(changes["new"].values()), "removed facts": sum(changes["removed"].values())}
+    words |= {"new entities": changes["new_entities"], "new relations": changes["new_relations"]}
+    rows = [[name, f"{number:,}"] for name, number in words.items()]
+    rows += [[f"MRR before, {split}", f"{before['mrr']:.3f}"] for split, before in document["before"].items()]
+    rows += [["from", f"<code>{esc(source.get('folder', 'a model in memory'))}</code>"]]
+    rows += [["sha256 of the graph before", f"<code>{esc(source['graph_sha256'])}</code>"]]
+    rows += [[esc(name), f"<code>{esc(sha)}</code>"] for name, sha in document["files"].items()]
+    return details("What this run went on from", table(["", ""], rows, left=2))
+
+
 def repeat(model: Fitted, origin: Origin) -> str:
     data = model.data
     known = data.name in CATALOG  # else the name tells a file's name, not where it is
     command = f"kgem fit {data.name if known else 'GRAPH'} --config config.toml --out runs/again"
     about = "The same graph, settings, seed, versions and number of threads give the same tables."
     about += "" if known else " GRAPH is the file or folder that the graph came from; its sha256 is below."
+    if "update" in model.provenance:
+        command = "kgem update RUN FACTS --out runs/again"
+        about = "The same run, facts, settings, versions and number of threads give the same tables."
     config = origin.config or to_toml(model.config)
     facts = [["graph", f"<code>{esc(data.name)}</code>"], ["sha256 of the graph", f"<code>{data.content_hash}</code>"]]
     facts += [["seed", f"{model.config.seed}"]]
@@ -246,6 +271,7 @@ def repeat(model: Fitted, origin: Origin) -> str:
         note(about),
         page.preformatted(command),
         table(["", ""], facts, left=2),
+        _update(model),
         details("All settings (config.toml)", page.preformatted(config)),
     ]
     if hashes:

@@ -1,0 +1,185 @@
+"""`kgem update`, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kgem.cli.watch import Watch
+from kgem.store import read_store
+from kgem.use.fitting import Prepared, settings
+from kgem.use.review import Review
+from kgem.use.run import Run, read_log
+from obvious import random_graph
+
+Kgem = Callable[..., tuple[int, str, str]]
+GRAPH = random_graph()
+SMALL: dict[str, Any] = {
+    f"{phase}.{name}": value
+    for phase in ("pretrain", "em", "retrain")
+    for name, value in {"epochs": 2, "patience": 50, "batch_size": 40}.items()
+} | {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
+QUICK = ["--set", "em.epochs=2", "--set", "retrain.epochs=2"]
+NEW = "n1\tr0\te1\ne2\tr1\tn1\nn2\tnew\te3\n"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that others are made from; nobody may change it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("finished") / "a"
+    with Run.create(folder, Prepared(GRAPH, None), settings(None, SMALL)) as run:
+        run.carry_on()
+    torch.set_num_threads(threads)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Path) -> Any:
+    """A folder of its own, with the run `a` and new facts."""
+    monkeypatch.chdir(tmp_path)
+    Path("a").symlink_to(finished, target_is_directory=True)
+    known, held_out = GRAPH.frame("train").row(0), GRAPH.frame("test").row(0)
+    Path("new.tsv").write_text(NEW + "".join("\t".join(fact) + "\n" for fact in (known, held_out)))
+    Path("gone.tsv").write_text("\t".join(GRAPH.frame("train").row(1)) + "\nnobody\tr0\te1\n")
+    threads, before = torch.get_num_threads(), everything(finished)
+    yield tmp_path
+    torch.set_num_threads(threads)
+    assert everything(finished) == before
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def tables(folder: str) -> dict[str, torch.Tensor]:
+    return read_store(Path(folder) / "model", kind="kgem-model", version=1).tensors
+
+
+def test_new_facts_into_a_run_of_its_own(kgem: Kgem) -> None:
+    code, out, err = kgem("update", "a", "new.tsv", "--remove", "gone.tsv", *QUICK)
+    assert code == 0, err
+    for told in (
+        "new: 3 facts (3 in train)",
+        "new: 2 entities: n1, n2",
+        "new: 1 relation: new",
+        "known already: 1 fact",
+        "removed: 1 fact (1 in train)",
+        "warning: 1 fact in test already: left there",
+        "warning: 1 fact to remove that the graph does not have",
+        "at most 4 epochs",
+        "run folder: a-2",
+        "next: kgem predict a-2",
+    ):
+        assert told in err, told
+    assert "before" in out and "after" in out and "MRR" in out
+    assert [record["phase"] for record in read_log(Path("a-2"))] == ["em", "em", "retrain", "retrain"]
+    assert kgem("predict", "a-2", "--head", "n1", "--relation", "r0")[0] == 0
+    code, _, err = kgem("resume", "a-2")
+    assert code == 0 and "this run is finished" in err
+
+
+def test_json_and_quiet(kgem: Kgem) -> None:
+    code, out, err = kgem("update", "a", "new.tsv", "--out", "b", "-q", "--json", *QUICK)
+    assert code == 0 and err == "warning: 1 fact in test already: left there\n"
+    result = json.loads(out)
+    assert result["run"] == "b" and result["epochs"] == {"pretrain": 0, "em": 2, "retrain": 2}
+    assert result["update"]["new"] == {"train": 3, "valid": 0, "test": 0} and result["update"]["new_entities"] == 2
+    assert result["update"]["same_facts"]["test"]["n"] == 2 * len(GRAPH.test)
+    assert 0 < result["update"]["same_facts"]["test"]["after"] <= 1
+
+
+def test_a_review_is_recognised(kgem: Kgem) -> None:
+    review = Review(Path())
+    review.decide("e0", "r3", "e20", "accept", "missing")
+    review.decide(*GRAPH.frame("train").row(4), "reject", "doubtful")
+    review.decide("e0", "r3", "e19", "skip", "missing")
+    code, _, err = kgem("update", "a", "review.tsv", *QUICK)
+    assert code == 0, err
+    assert "review: 1 proposals accepted, 1 facts rejected, 1 further decisions" in err
+    assert "new: 1 fact (1 in train)" in err and "removed: 1 fact (1 in train)" in err
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_ctrl_c_saves_and_resume_ends_the_same(kgem: Kgem, monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
+    assert kgem("update", "a", "new.tsv", "--out", "whole", "-q", *QUICK)[0] == 0
+    real = Watch.__call__
+
+    def call(self: Watch, record: Any) -> None:
+        real(self, record)
+        if len(self._run.records) == epoch:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as pressed:
+        pressed.setattr(Watch, "__call__", call)
+        code, _, err = kgem("update", "a", "new.tsv", "--out", "b", *QUICK)
+    assert code == 130 and "kgem resume b" in err
+    Path("a").unlink()  # the old run is no longer needed
+    assert kgem("resume", "b", "-q")[0] == 0
+    assert all(torch.equal(table, tables("whole")[name]) for name, table in tables("b").items())
+    code, out, _ = kgem("resume", "b")
+    assert code == 0 and "before" in out
+
+
+def test_the_old_run_never_gives_way_and_others_only_by_force(kgem: Kgem) -> None:
+    for out in ("a", "a/b"):
+        code, _, err = kgem("update", "a", "new.tsv", "--out", out, "--force", *QUICK)
+        assert code == 2 and "is the run that is updated" in err
+    Run.create(Path("b"), Prepared(GRAPH, None), settings(None, SMALL)).close()
+    code, _, err = kgem("update", "a", "new.tsv", "--out", "b", *QUICK)
+    assert code == 2 and "--force" in err
+    assert kgem("update", "a", "new.tsv", "--out", "b", "--force", "-q", *QUICK)[0] == 0
+
+
+WRONG: dict[str, list[Any]] = {
+    "no facts": ["update", "a"],
+    "no such run": ["update", "nowhere", "new.tsv"],
+    "a file as run": ["update", "new.tsv", "new.tsv"],
+    "a run that is not finished": ["update", "begun", "new.tsv"],
+    "a damaged run": ["update", "damaged", "new.tsv"],
+    "no such file": ["update", "a", "nowhere.tsv"],
+    "nothing new": ["update", "a", "known.tsv"],
+    "nothing to remove": ["update", "a", "--remove", "absent.tsv"],
+    "an empty file": ["update", "a", "empty.tsv"],
+    "a bad row": ["update", "a", "bad.tsv"],
+    "added and removed": ["update", "a", "new.tsv", "--remove", "new.tsv"],
+    "an unknown format": ["update", "a", "new.tsv", "--format", "xls"],
+    "an unknown setting": ["update", "a", "new.tsv", "--set", "em.betta=1"],
+    "a setting that cannot change": ["update", "a", "new.tsv", "--set", "model.dim=9"],
+    "a time that is none": ["update", "a", "new.tsv", "--time-budget", "soon"],
+    "a device that is none": ["update", "a", "new.tsv", "--device", "abacus"],
+    "a folder of others": ["update", "a", "new.tsv", "--out", "mine", "--force"],
+}
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG.keys())
+def test_wrong_input_is_one_message_and_nothing_is_written(
+    words: list[Any], kgem: Kgem, here: Path, finished: Path
+) -> None:
+    import shutil
+
+    Run.create(Path("begun"), Prepared(GRAPH, None), settings(None, SMALL)).close()
+    shutil.copytree(finished, "damaged")
+    content = bytearray(Path("damaged/model/mean.safetensors").read_bytes())
+    content[-1] ^= 1
+    Path("damaged/model/mean.safetensors").write_bytes(content)
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("years of work")
+    GRAPH.frame("train").head(3).write_csv("known.tsv", separator="\t", include_header=False)
+    Path("absent.tsv").write_text("nobody\tr0\te1\n")
+    Path("empty.tsv").write_text("")
+    Path("bad.tsv").write_text("only\ttwo\n")
+    before = everything(here)
+    code, out, err = kgem(*words)
+    assert code == 2 and out == "", err
+    assert everything(here) == before and not Path("a-2").exists()
+    if not err.startswith("Usage"):
+        first, remedy = err.strip().splitlines()[-2:]
+        assert first.startswith("error: ") and remedy.startswith("  "), err
