@@ -1,6 +1,7 @@
 // Answers as bars: probability, its range as a whisker, the interval of the rank, what is known already.
 
-import { el, icon, name, spoken } from "./dom.js";
+import { el, name, spoken } from "./dom.js";
+import { icon } from "./icons.js";
 import { href } from "./router.js";
 import { percent, plural, range, roundUp } from "./words.js";
 
@@ -21,7 +22,12 @@ export function badge(split) {
 export function bar({ probability, low, high }, most = 1) {
   const place = (value) => `${(100 * Math.min(1, Math.max(0, value / most))).toFixed(2)}%`;
   const whisker = high > 0 && el("i", { class: "whisker", vars: { from: place(low), to: place(high) } });
-  return el("span", { class: "bar", "aria-hidden": "true", vars: { share: place(probability) } }, el("i", { class: "fill" }), whisker);
+  return el(
+    "span",
+    { class: "bar", "aria-hidden": "true", vars: { share: place(probability) } },
+    el("i", { class: "fill" }),
+    whisker,
+  );
 }
 
 /** The probability in figures, with its range. */
@@ -30,7 +36,9 @@ export function figures({ probability, low, high }) {
     "span",
     { class: "figures" },
     el("b", {}, percent(probability)),
-    high !== null && high !== undefined && el("small", { title: "Nine of ten samples of the model are in this range" }, spoken("range "), range(low, high)),
+    high !== null &&
+      high !== undefined &&
+      el("small", { title: "Nine of ten samples of the model are in this range" }, spoken("range "), range(low, high)),
   );
 }
 
@@ -48,7 +56,9 @@ export function answerList(answers, asked, { follow = null, mine = null, label =
   const axis = el(
     "div",
     { class: "axis", "aria-hidden": "true" },
-    el("span", {}, "0"), el("span", {}, percent(most / 2)), el("span", {}, percent(most)),
+    el("span", {}, "0"),
+    el("span", {}, percent(most / 2)),
+    el("span", {}, percent(most)),
   );
   return el("div", { class: "answers" }, axis, el("ol", { "aria-label": label }, rows));
 }
@@ -66,12 +76,25 @@ function row(answer, place, asked, most, follow, mine) {
       "span",
       { class: "what" },
       el("a", { class: "go", href: target, title: label }, name(label)),
-      badge(known), mine && el("span", { class: "badge this" }, "this fact"),
-      el("small", { class: "notes", title: "Rank: nine of ten samples of the model place it here. Facts: how often training shows it" }, notes),
+      badge(known),
+      mine && el("span", { class: "badge this" }, "this fact"),
+      el(
+        "small",
+        {
+          class: "notes",
+          title: "Rank: nine of ten samples of the model place it here. Facts: how often training shows it",
+        },
+        notes,
+      ),
     ),
     bar(answer, most),
     figures(answer),
     follow &&
-      el("a", { class: "further", href: follow(answer), "aria-label": `Ask further about ${label}`, title: "Ask further" }, el("span", {}, "Ask further"), icon("further")),
+      el(
+        "a",
+        { class: "further", href: follow(answer), "aria-label": `Ask further about ${label}`, title: "Ask further" },
+        el("span", {}, "Ask further"),
+        icon("further"),
+      ),
   );
 }

@@ -25,19 +25,44 @@ export async function calibration(region, { params }, page, signal) {
     el(
       "section",
       { class: "card", "aria-labelledby": "calibration-title" },
-      el("div", { class: "card-head" }, el("h2", { id: "calibration-title" }, "Calibration on ", split), splits("calibration", split, page.about)),
-      el("p", { class: "meaning" }, `Of the first answers that are said to be 70 % probable, about 70 % should be right. Measured on ${plural(found.n, "question")}; a larger dot stands for more of them.`),
-      el("ul", { class: "tiles" }, tiles.map(([value, text]) => el("li", { class: "tile" }, el("b", {}, value), el("span", {}, text)))),
+      el(
+        "div",
+        { class: "card-head" },
+        el("h2", { id: "calibration-title" }, "Calibration on ", split),
+        splits("calibration", split, page.about),
+      ),
+      el(
+        "p",
+        { class: "meaning" },
+        `Of the first answers that are said to be 70 % probable, about 70 % should be right. `,
+        `Measured on ${plural(found.n, "question")}; a larger dot stands for more of them.`,
+      ),
+      el(
+        "ul",
+        { class: "tiles" },
+        tiles.map(([value, text]) => el("li", { class: "tile" }, el("b", {}, value), el("span", {}, text))),
+      ),
       responsive("square", (width) => curve(width, after, before)),
-      legend([["line perfect", "perfectly calibrated"], ["line after", "with the fitted temperature"], ["line before", "as trained"]]),
+      legend([
+        ["line perfect", "perfectly calibrated"],
+        ["line after", "with the fitted temperature"],
+        ["line before", "as trained"],
+      ]),
     ),
     el(
       "section",
       { class: "card" },
       el("h2", { class: "small-head" }, "In figures"),
       table({
-        caption: "Reliability by probability", rows: after, announce: page.announce,
-        columns: [{ key: "range", title: "Said", kind: "text" }, { key: "count", title: "Answers", kind: "count" }, { key: "confidence", title: "Mean said", kind: "share" }, { key: "accuracy", title: "Right", kind: "share" }],
+        caption: "Reliability by probability",
+        rows: after,
+        announce: page.announce,
+        columns: [
+          { key: "range", title: "Said", kind: "text" },
+          { key: "count", title: "Answers", kind: "count" },
+          { key: "confidence", title: "Mean said", kind: "share" },
+          { key: "accuracy", title: "Right", kind: "share" },
+        ],
       }),
     ),
   );
@@ -47,24 +72,58 @@ function bins(reliability) {
   if (!reliability) return [];
   const { edges, counts, confidence, accuracy } = reliability;
   return counts
-    .map((count, i) => ({ count, confidence: confidence[i], accuracy: accuracy[i], range: `${Math.round(100 * edges[i])}–${Math.round(100 * edges[i + 1])} %` }))
+    .map((count, i) => ({
+      count,
+      confidence: confidence[i],
+      accuracy: accuracy[i],
+      range: `${Math.round(100 * edges[i])}–${Math.round(100 * edges[i + 1])} %`,
+    }))
     .filter((bin) => bin.count > 0);
 }
 
 function curve(width, after, before) {
-  const ends = { low: 0, high: 1, ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], format: (value) => `${Math.round(100 * value)} %` };
+  const ends = {
+    low: 0,
+    high: 1,
+    ticks: [0, 0.2, 0.4, 0.6, 0.8, 1],
+    format: (value) => `${Math.round(100 * value)} %`,
+  };
   const ground = plot({
-    width, height: Math.round(Math.min(460, Math.max(300, width * 0.62))), x: { ...ends, title: "said: probability of the first answer" }, y: ends,
-    label: "Reliability curve: share of right answers against the probability that was said; the table below has the figures",
+    width,
+    height: Math.round(Math.min(460, Math.max(300, width * 0.62))),
+    x: { ...ends, title: "said: probability of the first answer" },
+    y: ends,
+    label: "Reliability curve: share of right answers against what was said; the table below has the figures",
   });
   const most = Math.max(1, ...after.map((bin) => bin.count));
-  ground.layer.append(svg("path", { class: "perfect", d: path([[ground.x(0), ground.y(0)], [ground.x(1), ground.y(1)]]) }));
-  for (const [list, className] of [[before, "before"], [after, "after"]]) {
+  ground.layer.append(
+    svg("path", {
+      class: "perfect",
+      d: path([
+        [ground.x(0), ground.y(0)],
+        [ground.x(1), ground.y(1)],
+      ]),
+    }),
+  );
+  for (const [list, className] of [
+    [before, "before"],
+    [after, "after"],
+  ]) {
     const places = list.map((bin) => [ground.x(bin.confidence), ground.y(bin.accuracy)]);
     ground.layer.append(svg("path", { class: `curve ${className}`, d: path(places) }));
     for (const [i, [cx, cy]] of places.entries()) {
-      ground.layer.append(svg("circle", { class: `dot ${className}`, cx, cy, r: 2.5 + 7 * Math.sqrt(list[i].count / most) }, svg("title", {}, `said ${percent(list[i].confidence)}, right ${percent(list[i].accuracy)}, ${plural(list[i].count, "answer")}`)));
+      ground.layer.append(
+        svg(
+          "circle",
+          { class: `dot ${className}`, cx, cy, r: 2.5 + 7 * Math.sqrt(list[i].count / most) },
+          svg("title", {}, said(list[i])),
+        ),
+      );
     }
   }
   return ground.root;
+}
+
+function said({ confidence, accuracy, count }) {
+  return `said ${percent(confidence)}, right ${percent(accuracy)}, ${plural(count, "answer")}`;
 }

@@ -1,7 +1,8 @@
 // A text field that finds labels while one types: the combobox pattern with a list of options below it.
 
 import { get, Offline } from "./api.js";
-import { el, icon, name } from "./dom.js";
+import { el, name } from "./dom.js";
+import { icon } from "./icons.js";
 import { count, plural } from "./words.js";
 
 const PAUSE = 90; // milliseconds after the last key before the server is asked
@@ -11,7 +12,11 @@ const LONGEST = 256; // characters that the server looks for
 /** How to look for labels: what the server is asked, and what is said beside a label. */
 export const KINDS = {
   entities: { hint: (item) => plural(item.frequency, "fact"), one: "entity", many: "entities" },
-  relations: { hint: (item) => [plural(item.frequency, "fact"), item.category].filter(Boolean).join(" · "), one: "relation", many: "relations" },
+  relations: {
+    hint: (item) => [plural(item.frequency, "fact"), item.category].filter(Boolean).join(" · "),
+    one: "relation",
+    many: "relations",
+  },
 };
 
 /** A field for one entity or relation; `choose` hears the label, or "" when it is taken away. */
@@ -25,11 +30,29 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
 
   const list = el("ul", { role: "listbox", id: `${id}-list`, class: "options", "aria-label": label, hidden: true });
   const input = el("input", {
-    id, type: "text", role: "combobox", placeholder, dir: "auto", maxlength: LONGEST, autocomplete: "off", autocapitalize: "off",
-    spellcheck: "false", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": `${id}-list`,
-    oninput: typed, onkeydown: pressed, onfocus: () => input.select(), onclick: open, onblur: () => setTimeout(left, 0),
+    id,
+    type: "text",
+    role: "combobox",
+    placeholder,
+    dir: "auto",
+    maxlength: LONGEST,
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    "aria-autocomplete": "list",
+    "aria-expanded": "false",
+    "aria-controls": `${id}-list`,
+    oninput: typed,
+    onkeydown: pressed,
+    onfocus: () => input.select(),
+    onclick: open,
+    onblur: () => setTimeout(left, 0),
   });
-  const clear = el("button", { class: "clear", type: "button", "aria-label": `Clear ${label.toLowerCase()}`, hidden: true, onclick: cleared }, icon("close"));
+  const clear = el(
+    "button",
+    { class: "clear", type: "button", "aria-label": `Clear ${label.toLowerCase()}`, hidden: true, onclick: cleared },
+    icon("close"),
+  );
   const field = el("div", { class: "field" }, icon("search"), input, clear, list);
   const root = el("div", { class: "combobox" }, el("label", { for: id, class: hideLabel ? "sr" : "" }, label), field);
 
@@ -53,11 +76,12 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
     clearTimeout(timer);
     asking?.abort();
     const mine = (asking = new AbortController());
-    const text = input.value === value ? "" : input.value.trim(); // what is chosen already need not be found again
+    const asked = input.value; // it may be another by the time the answer is here
+    const text = asked === value ? "" : asked.trim(); // what is chosen already need not be found again
     try {
       const found = await get(kind, { q: text, limit: SHOWN }, mine.signal);
       if (mine.signal.aborted) return false;
-      loaded = input.value;
+      loaded = asked;
       draw(found, text);
       return true;
     } catch (problem) {
@@ -74,14 +98,23 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
     const rows = items.map((item, place) =>
       el(
         "li",
-        { role: "option", id: `${id}-${place}`, "aria-selected": "false", onmousedown: (event) => event.preventDefault(), onclick: () => pick(item.label) },
+        {
+          role: "option",
+          id: `${id}-${place}`,
+          "aria-selected": "false",
+          onmousedown: (event) => event.preventDefault(),
+          onclick: () => pick(item.label),
+        },
         marked(item.label, text),
         el("small", {}, hint(item)),
       ),
     );
     const rest = total > items.length ? `${count(total - items.length)} more: type to narrow` : null;
     const none = items.length ? null : `No ${one} has “${text}” in its name`;
-    list.replaceChildren(...rows, ...[rest, none].filter(Boolean).map((note) => el("li", { class: "none", role: "presentation" }, note)));
+    list.replaceChildren(
+      ...rows,
+      ...[rest, none].filter(Boolean).map((note) => el("li", { class: "none", role: "presentation" }, note)),
+    );
     list.scrollTop = 0;
     activate(text && items.length ? 0 : -1);
     announce(none ?? `${plural(total, one, many)}${text ? " found" : ""}`);
@@ -115,7 +148,8 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
     if (key === "ArrowDown" || key === "ArrowUp") {
       event.preventDefault();
       if (list.hidden) await open();
-      else if (options.length) activate((active + (key === "ArrowDown" ? 1 : active < 0 ? 0 : -1) + options.length) % options.length);
+      else if (options.length)
+        activate((active + (key === "ArrowDown" ? 1 : active < 0 ? 0 : -1) + options.length) % options.length);
       if (active < 0 && options.length) activate(key === "ArrowDown" ? 0 : options.length - 1);
     } else if (key === "Escape") {
       if (!list.hidden) event.preventDefault();
@@ -165,5 +199,11 @@ function marked(label, text) {
   const start = text ? label.toLowerCase().indexOf(text.toLowerCase()) : -1;
   if (start < 0 || label.toLowerCase().length !== label.length) return name(label);
   const end = start + text.length;
-  return el("bdi", { class: "label" }, label.slice(0, start), el("mark", {}, label.slice(start, end)), label.slice(end));
+  return el(
+    "bdi",
+    { class: "label" },
+    label.slice(0, start),
+    el("mark", {}, label.slice(start, end)),
+    label.slice(end),
+  );
 }

@@ -18,9 +18,14 @@ export async function curves(region, route, page, signal) {
   const { phases } = await awaited(region, get("curves", {}, signal), "Loading the log");
   if (signal.aborted) return;
   const segments = cut(phases);
-  if (!segments.length) return region.replaceChildren(empty("No learning curves", el("p", {}, "This folder has a model but no log of its fit.")));
+  if (!segments.length)
+    return region.replaceChildren(
+      empty("No learning curves", el("p", {}, "This folder has a model but no log of its fit.")),
+    );
   region.replaceChildren(
-    ...CHARTS.map(([key, title, note, format, height]) => chart(segments, key, title, note, format, height)).filter(Boolean),
+    ...CHARTS.map(([key, title, note, format, height]) => chart(segments, key, title, note, format, height)).filter(
+      Boolean,
+    ),
     summary(segments, page),
   );
 }
@@ -47,17 +52,27 @@ function cut(phases) {
 }
 
 function chart(segments, key, title, note, format, height) {
-  const dots = segments.flatMap((segment) => segment.records.filter((record) => Number.isFinite(record[key])).map((record) => ({ x: segment.start + record.epoch, y: record[key], segment, record })));
+  const dots = segments.flatMap((segment) =>
+    segment.records
+      .filter((record) => Number.isFinite(record[key]))
+      .map((record) => ({ x: segment.start + record.epoch, y: record[key], segment, record })),
+  );
   if (!dots.length) return null;
   const values = dots.map((dot) => dot.y);
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const room = 0.1 * (most - least) || 0.1 * Math.abs(most) || 1;
   const end = segments.at(-1).start + segments.at(-1).records.at(-1).epoch;
   const best = key === "mrr" ? dots.reduce((a, b) => (b.y > a.y ? b : a)) : null;
-  const told = el("p", { class: "told", role: "status" }, best ? `Best: ${format(best.y)}, ${where(best)}` : `Last: ${format(dots.at(-1).y)}`);
+  const told = el(
+    "p",
+    { class: "told", role: "status" },
+    best ? `Best: ${format(best.y)}, ${where(best)}` : `Last: ${format(dots.at(-1).y)}`,
+  );
   const draw = (width) => {
     const ground = plot({
-      width, height, label: `${title} over ${count(end)} epochs, from ${format(dots[0].y)} to ${format(dots.at(-1).y)}`,
+      width,
+      height,
+      label: `${title} over ${count(end)} epochs, from ${format(dots[0].y)} to ${format(dots.at(-1).y)}`,
       x: { low: 0, high: end, title: "epoch, over all phases" },
       y: { low: key === "mrr" ? Math.max(0, least - room) : least - room, high: most + room },
     });
@@ -66,9 +81,17 @@ function chart(segments, key, title, note, format, height) {
       const last = segment.start + segment.records.at(-1).epoch;
       const mine = dots.filter((dot) => dot.segment === segment).map((dot) => [ground.x(dot.x), ground.y(dot.y)]);
       ground.layer.append(
-        svg("rect", { class: `band ${segment.phase}`, x: ground.x(segment.from), width: ground.x(last) - ground.x(segment.from), y: ground.clip.y, height: ground.clip.height }),
+        svg("rect", {
+          class: `band ${segment.phase}`,
+          x: ground.x(segment.from),
+          width: ground.x(last) - ground.x(segment.from),
+          y: ground.clip.y,
+          height: ground.clip.height,
+        }),
         svg("path", { class: `curve ${segment.phase}`, d: path(mine) }),
-        ...(mine.length <= 30 ? mine.map(([cx, cy]) => svg("circle", { class: `dot ${segment.phase}`, cx, cy, r: 2.6 })) : []),
+        ...(mine.length <= 30
+          ? mine.map(([cx, cy]) => svg("circle", { class: `dot ${segment.phase}`, cx, cy, r: 2.6 }))
+          : []),
       );
     }
     if (best) ground.layer.append(svg("circle", { class: "ring", cx: ground.x(best.x), cy: ground.y(best.y), r: 7 }));
@@ -77,12 +100,18 @@ function chart(segments, key, title, note, format, height) {
       const left = event.clientX - ground.root.getBoundingClientRect().left;
       const dot = dots.reduce((a, b) => (Math.abs(ground.x(b.x) - left) < Math.abs(ground.x(a.x) - left) ? b : a));
       const [cx, cy] = [ground.x(dot.x), ground.y(dot.y)];
-      cursor.replaceChildren(svg("line", { x1: cx, x2: cx, y1: ground.clip.y, y2: ground.clip.y + ground.clip.height }), svg("circle", { cx, cy, r: 4 }));
+      cursor.replaceChildren(
+        svg("line", { x1: cx, x2: cx, y1: ground.clip.y, y2: ground.clip.y + ground.clip.height }),
+        svg("circle", { cx, cy, r: 4 }),
+      );
       told.textContent = `${format(dot.y)}, ${where(dot)}`;
     });
     return ground.root;
   };
-  const names = [...new Set(segments.map((segment) => segment.phase))].map((phase) => [`swatch ${phase}`, PHASES[phase] ?? phase]);
+  const names = [...new Set(segments.map((segment) => segment.phase))].map((phase) => [
+    `swatch ${phase}`,
+    PHASES[phase] ?? phase,
+  ]);
   return el(
     "section",
     { class: "card" },
@@ -102,7 +131,12 @@ function summary(segments, page) {
   const rows = [...new Set(segments.map((segment) => segment.phase))].map((phase) => {
     const records = segments.filter((segment) => segment.phase === phase).flatMap((segment) => segment.records);
     const best = Math.max(...records.map((record) => record.mrr ?? -Infinity));
-    return { phase: PHASES[phase] ?? phase, epochs: records.length, mrr: Number.isFinite(best) ? best : null, seconds: records.reduce((sum, record) => sum + (record.seconds ?? 0), 0) };
+    return {
+      phase: PHASES[phase] ?? phase,
+      epochs: records.length,
+      mrr: Number.isFinite(best) ? best : null,
+      seconds: records.reduce((sum, record) => sum + (record.seconds ?? 0), 0),
+    };
   });
   const columns = [
     { key: "phase", title: "Phase", kind: "label" },
@@ -110,5 +144,10 @@ function summary(segments, page) {
     { key: "mrr", title: "Best MRR", kind: "share" },
     { key: "seconds", title: "Seconds", kind: "number" },
   ];
-  return el("section", { class: "card" }, el("h2", { class: "small-head" }, "The three phases"), table({ caption: "The three phases", columns, rows, announce: page.announce }));
+  return el(
+    "section",
+    { class: "card" },
+    el("h2", { class: "small-head" }, "The three phases"),
+    table({ caption: "The three phases", columns, rows, announce: page.announce }),
+  );
 }

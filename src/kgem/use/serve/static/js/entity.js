@@ -3,7 +3,8 @@
 import { get, Refused } from "./api.js";
 import { badge, bar, figures } from "./answers.js";
 import { combobox } from "./combobox.js";
-import { el, icon, name } from "./dom.js";
+import { el, name } from "./dom.js";
+import { icon } from "./icons.js";
 import { go, href } from "./router.js";
 import { awaited } from "./states.js";
 import { among, count, figure, plural } from "./words.js";
@@ -14,7 +15,12 @@ const FEW = 8; // of a group, until one asks for the rest
 export function entity(root, page) {
   const body = el("div", { class: "entity-body" });
   const finder = combobox({
-    id: "find-entity", label: "Find an entity", kind: "entities", placeholder: "Find an entity", hideLabel: true, announce: page.announce,
+    id: "find-entity",
+    label: "Find an entity",
+    kind: "entities",
+    placeholder: "Find an entity",
+    hideLabel: true,
+    announce: page.announce,
     choose: (label) => label && go(href("entity", { label })),
   });
   root.append(el("div", { class: "finder", role: "search" }, finder.root), body);
@@ -28,9 +34,15 @@ export function entity(root, page) {
       if (!signal.aborted) body.replaceChildren(...start(found));
       return;
     }
-    const found = await awaited(body, get("entity", { label, limit: Math.max(FACTS, Number(params.facts) || 0) }, signal));
+    const found = await awaited(
+      body,
+      get("entity", { label, limit: Math.max(FACTS, Number(params.facts) || 0) }, signal),
+    );
     if (signal.aborted) return;
-    body.replaceChildren(heading(found), el("div", { class: "columns" }, el("div", { class: "wide stack" }, expected(found), facts(found)), aside(found)));
+    body.replaceChildren(
+      heading(found),
+      el("div", { class: "columns" }, el("div", { class: "wide stack" }, expected(found), facts(found)), aside(found)),
+    );
     page.announce(`${label}: ${plural(found.total_facts, "fact")}, ${plural(found.expected.length, "expected fact")}`);
   }
 
@@ -42,7 +54,22 @@ function start({ items, total }) {
   return [
     el("h1", {}, "Entities"),
     el("p", { class: "lead" }, `${count(total)} of them; these occur in most facts.`),
-    el("ul", { class: "chips" }, items.map((item) => el("li", {}, el("a", { class: "chip", href: href("entity", { label: item.label }) }, name(item.label), el("small", {}, count(item.frequency)))))),
+    el(
+      "ul",
+      { class: "chips" },
+      items.map((item) =>
+        el(
+          "li",
+          {},
+          el(
+            "a",
+            { class: "chip", href: href("entity", { label: item.label }) },
+            name(item.label),
+            el("small", {}, count(item.frequency)),
+          ),
+        ),
+      ),
+    ),
   ];
 }
 
@@ -58,35 +85,66 @@ function heading({ label, frequency, total_facts: total }) {
 
 /** A fact in words, where the entity that the page is about is no link. */
 function factLine(fact, label) {
-  const end = (which) => (fact[which] === label ? name(fact[which], "who self") : el("a", { class: "go", href: href("entity", { label: fact[which] }) }, name(fact[which], "who")));
+  const end = (which) =>
+    fact[which] === label
+      ? name(fact[which], "who self")
+      : el("a", { class: "go", href: href("entity", { label: fact[which] }) }, name(fact[which], "who"));
   return el("span", { class: "sentence" }, end("head"), " ", name(fact.relation, "how"), " ", end("tail"));
 }
 
 function expected({ label, expected: list }) {
-    const rows = list.map((fact) => {
-    const question = fact.side === "head" ? { relation: fact.relation, tail: fact.tail } : { head: fact.head, relation: fact.relation };
+  const rows = list.map((fact) => {
+    const question =
+      fact.side === "head"
+        ? { relation: fact.relation, tail: fact.tail }
+        : { head: fact.head, relation: fact.relation };
     return el(
       "li",
       { class: "expected" },
       factLine(fact, label),
       bar({ probability: fact.share ?? fact.probability }),
       figures(fact),
-      el("a", { class: "further", href: href("ask", question), title: "See all answers to this question", "aria-label": "See all answers to this question" }, icon("further")),
+      el(
+        "a",
+        {
+          class: "further",
+          href: href("ask", question),
+          title: "See all answers to this question",
+          "aria-label": "See all answers to this question",
+        },
+        icon("further"),
+      ),
     );
   });
   const best = list[0]?.share ?? 1;
-  const more = el("button", { class: "button quiet", type: "button", onclick: () => {
-    for (const row of rows) row.hidden = false;
-    more.remove();
-    rows[FEW].querySelector("a").focus();
-  } }, `Show ${count(rows.length - FEW)} more`);
+  const more = el(
+    "button",
+    {
+      class: "button quiet",
+      type: "button",
+      onclick: () => {
+        for (const row of rows) row.hidden = false;
+        more.remove();
+        rows[FEW].querySelector("a").focus();
+      },
+    },
+    `Show ${count(rows.length - FEW)} more`,
+  );
   for (const row of rows.slice(FEW)) row.hidden = true;
   return el(
     "section",
     { class: "card", "aria-labelledby": "expected" },
     el("h2", { id: "expected" }, "Expected of it"),
-    el("p", { class: "meaning" }, "Facts that the graph does not have, the likeliest first. A full bar: as probable as an answer that the graph has.", best < 0.5 && " Nothing stands out here."),
-    rows.length ? el("ol", { class: "plain" }, rows) : el("p", { class: "faint" }, "Nothing: training shows too little of it."),
+    el(
+      "p",
+      { class: "meaning" },
+      "Facts that the graph does not have, the likeliest first. ",
+      "A full bar: as probable as an answer that the graph has.",
+      best < 0.5 && " Nothing stands out here.",
+    ),
+    rows.length
+      ? el("ol", { class: "plain" }, rows)
+      : el("p", { class: "faint" }, "Nothing: training shows too little of it."),
     rows.length > FEW && more,
   );
 }
@@ -99,14 +157,27 @@ function facts({ label, facts: list, total_facts: total }) {
     if (!groups.has(key)) groups.set(key, { forward, relation: fact.relation, items: [] });
     groups.get(key).items.push(fact);
   }
-  const rows = [...groups.values()].sort((a, b) => Number(b.forward) - Number(a.forward) || a.relation.localeCompare(b.relation));
+  const rows = [...groups.values()].sort(
+    (a, b) => Number(b.forward) - Number(a.forward) || a.relation.localeCompare(b.relation),
+  );
   return el(
     "section",
     { class: "card", "aria-labelledby": "facts" },
     el("h2", { id: "facts" }, "Facts"),
-    rows.length ? el("dl", { class: "facts" }, rows.map((group) => factGroup(group, label))) : el("p", { class: "faint" }, "The graph has none."),
+    rows.length
+      ? el(
+          "dl",
+          { class: "facts" },
+          rows.map((group) => factGroup(group, label)),
+        )
+      : el("p", { class: "faint" }, "The graph has none."),
     total > list.length &&
-      el("p", { class: "faint" }, `${count(list.length)} of ${count(total)} are shown. `, el("a", { href: href("entity", { label, facts: Math.min(total, 10 * list.length) }) }, "Show more")),
+      el(
+        "p",
+        { class: "faint" },
+        `${count(list.length)} of ${count(total)} are shown. `,
+        el("a", { href: href("entity", { label, facts: Math.min(total, 10 * list.length) }) }, "Show more"),
+      ),
   );
 }
 
@@ -114,22 +185,42 @@ function factGroup({ forward, relation, items }, label) {
   const question = forward ? { head: label, relation } : { relation, tail: label };
   const links = items.map((fact) => {
     const other = forward ? fact.tail : fact.head;
-    return el("li", {}, el("a", { class: "chip", href: href("entity", { label: other }) }, name(other)), fact.split !== "train" && badge(fact.split));
+    return el(
+      "li",
+      {},
+      el("a", { class: "chip", href: href("entity", { label: other }) }, name(other)),
+      fact.split !== "train" && badge(fact.split),
+    );
   });
   const list = el("ul", { class: "chips" }, links);
   if (links.length > FEW + 2) {
     for (const link of links.slice(FEW)) link.hidden = true;
-    const more = el("button", { class: "chip more", type: "button", onclick: () => {
-      for (const link of links) link.hidden = false;
-      more.parentElement.remove();
-      links[FEW].querySelector("a").focus();
-    } }, `${count(links.length - FEW)} more`);
+    const more = el(
+      "button",
+      {
+        class: "chip more",
+        type: "button",
+        onclick: () => {
+          for (const link of links) link.hidden = false;
+          more.parentElement.remove();
+          links[FEW].querySelector("a").focus();
+        },
+      },
+      `${count(links.length - FEW)} more`,
+    );
     list.append(el("li", {}, more));
   }
   return el(
     "div",
     {},
-    el("dt", {}, !forward && el("span", { class: "faint" }, "← "), el("a", { class: "quiet-link", href: href("ask", question), title: "Ask the model this" }, name(relation, "how")), forward && el("span", { class: "faint" }, " →"), el("small", {}, count(items.length))),
+    el(
+      "dt",
+      {},
+      !forward && el("span", { class: "faint" }, "← "),
+      el("a", { class: "quiet-link", href: href("ask", question), title: "Ask the model this" }, name(relation, "how")),
+      forward && el("span", { class: "faint" }, " →"),
+      el("small", {}, count(items.length)),
+    ),
     el("dd", {}, list),
   );
 }
@@ -143,17 +234,43 @@ function aside({ label, frequency, strength, strength_quantile: quantile, simila
       { class: "card", "aria-labelledby": "strength" },
       el("h2", { id: "strength", class: "small-head" }, "Strength"),
       el("p", { class: "big" }, figure(strength)),
-      el("div", { class: "strip", "aria-hidden": "true", vars: { at: `${(100 * quantile).toFixed(1)}%` } }, el("i", {})),
+      el(
+        "div",
+        { class: "strip", "aria-hidden": "true", vars: { at: `${(100 * quantile).toFixed(1)}%` } },
+        el("i", {}),
+      ),
       el("div", { class: "ends", "aria-hidden": "true" }, el("span", {}, "lowest"), el("span", {}, "highest")),
-      el("p", {}, `Its regulariser is ${among(quantile, "entities")}: ${quantile >= 0.5 ? "its vector is held closer to zero" : "its vector may be long"}.`),
-      el("p", { class: "faint small" }, `Learned from the data, one per entity; it occurs in ${plural(frequency, "training fact")}. `, el("a", { href: href("graph/strengths", { find: label }) }, "See it among all")),
+      el(
+        "p",
+        {},
+        `Its regulariser is ${among(quantile, "entities")}: `,
+        `its vector ${quantile >= 0.5 ? "is held closer to zero" : "may be long"}.`,
+      ),
+      el(
+        "p",
+        { class: "faint small" },
+        `Learned from the data, one per entity; it occurs in ${plural(frequency, "training fact")}. `,
+        el("a", { href: href("graph/strengths", { find: label }) }, "See it among all"),
+      ),
     ),
     el(
       "section",
       { class: "card", "aria-labelledby": "similar" },
       el("h2", { id: "similar", class: "small-head" }, "Similar"),
       similar.length
-        ? el("ol", { class: "plain similar" }, similar.map((item) => el("li", {}, el("a", { class: "go", href: href("entity", { label: item.label }) }, name(item.label)), bar({ probability: Math.max(0, item.cosine) }), el("small", { title: "Cosine of the vectors" }, item.cosine.toFixed(2)))))
+        ? el(
+            "ol",
+            { class: "plain similar" },
+            similar.map((item) =>
+              el(
+                "li",
+                {},
+                el("a", { class: "go", href: href("entity", { label: item.label }) }, name(item.label)),
+                bar({ probability: Math.max(0, item.cosine) }),
+                el("small", { title: "Cosine of the vectors" }, item.cosine.toFixed(2)),
+              ),
+            ),
+          )
         : el("p", { class: "faint" }, "Nothing."),
     ),
   );

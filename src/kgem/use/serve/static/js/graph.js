@@ -16,7 +16,9 @@ const PARTS = {
 
 export function graph(root, page) {
   const body = el("div", { class: "stack" });
-  const links = Object.entries(PARTS).map(([part, [text]]) => el("a", { href: href(`graph/${part}`), "data-part": part }, text));
+  const links = Object.entries(PARTS).map(([part, [text]]) =>
+    el("a", { href: href(`graph/${part}`), "data-part": part }, text),
+  );
   const tabs = el("nav", { class: "tabs", "aria-label": "Parts of this view" }, links);
   root.append(el("h1", {}, "Graph and model"), tabs, body);
   let shown = null;

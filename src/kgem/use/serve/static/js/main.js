@@ -2,7 +2,8 @@
 
 import { connection, get } from "./api.js";
 import { ask } from "./ask.js";
-import { el, icon } from "./dom.js";
+import { el } from "./dom.js";
+import { icon } from "./icons.js";
 import { entity } from "./entity.js";
 import { graph } from "./graph.js";
 import { review } from "./review.js";
@@ -86,7 +87,13 @@ function settle(changed, first) {
 
 function navigation() {
   const links = Object.entries(NAMES).map(([view, text]) =>
-    el("a", { href: href(view), "data-view": view }, icon(view), el("span", {}, text), view === "review" && el("b", { id: "decided", class: "count", hidden: true })),
+    el(
+      "a",
+      { href: href(view), "data-view": view },
+      icon(view),
+      el("span", {}, text),
+      view === "review" && el("b", { id: "decided", class: "count", hidden: true }),
+    ),
   );
   document.getElementById("nav").replaceChildren(...links);
 }
@@ -122,11 +129,23 @@ function themes() {
 function described({ name, run, version, model, graph: sizes }) {
   document.getElementById("run").textContent = run;
   const facts = Object.values(sizes.facts).reduce((sum, n) => sum + n, 0);
-  const text = `${name}: ${plural(sizes.entities, "entity", "entities")}, ${plural(sizes.relations, "relation")}, ${plural(facts, "fact")} · ${model.score}, K = ${count(model.dim)}`;
-  document.getElementById("foot").replaceChildren(
-    el("span", {}, el("bdi", {}, text)),
-    el("span", {}, `kgem ${version} · everything stays on this machine · `, el("a", { href: "/openapi.json" }, "API")),
-  );
+  const amounts = [
+    plural(sizes.entities, "entity", "entities"),
+    plural(sizes.relations, "relation"),
+    plural(facts, "fact"),
+  ];
+  const text = `${name}: ${amounts.join(", ")} · ${model.score}, K = ${count(model.dim)}`;
+  document
+    .getElementById("foot")
+    .replaceChildren(
+      el("span", {}, el("bdi", {}, text)),
+      el(
+        "span",
+        {},
+        `kgem ${version} · everything stays on this machine · `,
+        el("a", { href: "/openapi.json" }, "API"),
+      ),
+    );
 }
 
 function watch() {
@@ -134,7 +153,19 @@ function watch() {
   connection.addEventListener("lost", () => {
     const command = `kgem serve${page.about ? ` ${page.about.run}` : ""}`;
     banner.replaceChildren(
-      el("div", { class: "inner" }, icon("warn"), el("span", {}, el("b", {}, "The server has stopped."), " Start it again with ", el("code", {}, command), ". Nothing that was decided is lost.")),
+      el(
+        "div",
+        { class: "inner" },
+        icon("warn"),
+        el(
+          "span",
+          {},
+          el("b", {}, "The server has stopped."),
+          " Start it again with ",
+          el("code", {}, command),
+          ". Nothing that was decided is lost.",
+        ),
+      ),
     );
     look();
   });
@@ -167,7 +198,9 @@ function renamed({ accept, accepted, reject, rejected } = {}) {
 }
 
 history.scrollRestoration = "manual";
-addEventListener("scroll", () => history.state?.step !== undefined && places.set(history.state.step, scrollY), { passive: true });
+addEventListener("scroll", () => history.state?.step !== undefined && places.set(history.state.step, scrollY), {
+  passive: true,
+});
 addEventListener("hashchange", () => {
   if (page.about) show();
 });

@@ -22,7 +22,9 @@ export function ticks(low, high, log, wanted = 5) {
   const powers = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) powers.push(power);
   const factors = Math.log10(high / low) > 3 ? [1] : Math.log10(high / low) > 1.2 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 7];
-  return powers.flatMap((power) => factors.map((factor) => Number((factor * 10 ** power).toPrecision(12)))).filter((value) => value >= low && value <= high);
+  return powers
+    .flatMap((power) => factors.map((factor) => Number((factor * 10 ** power).toPrecision(12))))
+    .filter((value) => value >= low && value <= high);
 }
 
 /** From numbers to places. */
@@ -35,21 +37,42 @@ export function axis({ low, high, log = false }, from, to) {
 /** Axes in an SVG of this width and height: {root, layer, x, y}; what belongs to the picture goes into `layer`. */
 export function plot({ width, height, x, y, label }) {
   const place = { x: axis(x, LEFT, width - RIGHT), y: axis(y, height - BOTTOM, TOP) };
-  const format = (scale) => scale.format ?? (scale.log ? (value) => (value >= 1000 ? count(value) : figure(value)) : (value) => (Math.abs(value) >= 10000 ? SHORT.format(value) : figure(value)));
+  const format = (scale) =>
+    scale.format ??
+    (scale.log
+      ? (value) => (value >= 1000 ? count(value) : figure(value))
+      : (value) => (Math.abs(value) >= 10000 ? SHORT.format(value) : figure(value)));
   const grid = svg("g", { class: "grid", "aria-hidden": "true" });
   const wide = width > 480;
   for (const value of x.ticks ?? ticks(x.low, x.high, x.log, wide ? 6 : 4)) {
     const at = place.x(value);
-    grid.append(svg("line", { x1: at, x2: at, y1: TOP, y2: height - BOTTOM }), svg("text", { x: at, y: height - BOTTOM + 17, class: "tick-x" }, format(x)(value)));
+    grid.append(
+      svg("line", { x1: at, x2: at, y1: TOP, y2: height - BOTTOM }),
+      svg("text", { x: at, y: height - BOTTOM + 17, class: "tick-x" }, format(x)(value)),
+    );
   }
   for (const value of y.ticks ?? ticks(y.low, y.high, y.log)) {
     const at = place.y(value);
-    grid.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: at, y2: at }), svg("text", { x: LEFT - 8, y: at + 4, class: "tick-y" }, format(y)(value)));
+    grid.append(
+      svg("line", { x1: LEFT, x2: width - RIGHT, y1: at, y2: at }),
+      svg("text", { x: LEFT - 8, y: at + 4, class: "tick-y" }, format(y)(value)),
+    );
   }
   grid.append(svg("text", { x: (LEFT + width - RIGHT) / 2, y: height - 5, class: "axis-x" }, x.title ?? ""));
   const layer = svg("g", {});
   const clip = { x: LEFT, y: TOP, width: Math.max(0, width - LEFT - RIGHT), height: height - TOP - BOTTOM };
-  const root = svg("svg", { class: "plot", width, height, viewBox: `0 0 ${width} ${height}`, ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) }, grid, layer);
+  const root = svg(
+    "svg",
+    {
+      class: "plot",
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }),
+    },
+    grid,
+    layer,
+  );
   return { root, layer, clip, ...place };
 }
 
@@ -95,5 +118,9 @@ export function path(points) {
 
 /** Names and colours beside a picture. */
 export function legend(items) {
-  return el("ul", { class: "legend" }, items.map(([className, text]) => el("li", {}, el("i", { class: className, "aria-hidden": "true" }), text)));
+  return el(
+    "ul",
+    { class: "legend" },
+    items.map(([className, text]) => el("li", {}, el("i", { class: className, "aria-hidden": "true" }), text)),
+  );
 }

@@ -6,7 +6,8 @@ export const FIRST = "ask";
 export function href(view, params = {}) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(params)) {
-    if (value !== null && value !== undefined && value !== "" && value !== false) query.set(key, value === true ? "1" : value);
+    if (value !== null && value !== undefined && value !== "" && value !== false)
+      query.set(key, value === true ? "1" : value);
   }
   return query.size ? `#/${view}?${query}` : `#/${view}`;
 }

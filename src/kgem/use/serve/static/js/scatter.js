@@ -6,12 +6,14 @@ import { figure, plural } from "./words.js";
 
 const NEAR = 28; // pixels around the pointer
 const SIDEWAYS = 0.5;
+const HELP = "Arrow keys go from point to point, Enter opens one. The tables below have the extremes.";
 const NAMED = 7; // points that are named from the start: the furthest from the trend
 
 /** Points {label, frequency, strength} with the proportional line; `open` goes on to the point that was chosen. */
 export function scatter({ points, constant, slope, scale, found, what, open, announce }) {
   const x = points.map((point) => Math.max(1, point.frequency));
-  const drawn = x.map((n, i) => n + SIDEWAYS * (((i * 0.618034) % 1) - 0.5)); // counts are whole numbers: dots would hide each other
+  // Counts are whole numbers: dots that are not spread a little would hide each other.
+  const drawn = x.map((n, i) => n + SIDEWAYS * (((i * 0.618034) % 1) - 0.5));
   const y = points.map((point) => point.strength);
   const across = [...points.keys()].sort((a, b) => x[a] - x[b] || y[a] - y[b]);
   const upwards = [...points.keys()].sort((a, b) => y[a] - y[b] || x[a] - x[b]);
@@ -26,11 +28,12 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
   let picture = null;
   let current = found ? points.findIndex((point) => point.label === found) : -1;
 
+  const all = plural(points.length, what, what === "entity" ? "entities" : "relations");
   const box = responsive("scatter", draw);
   box.tabIndex = 0;
   box.setAttribute("role", "application");
   box.setAttribute("aria-roledescription", "scatter plot");
-  box.setAttribute("aria-label", `Strength against frequency of ${plural(points.length, what, what === "entity" ? "entities" : "relations")}. Arrow keys go from point to point, Enter opens one. The tables below have the extremes.`);
+  box.setAttribute("aria-label", `Strength against frequency of ${all}. ${HELP}`);
   box.addEventListener("pointermove", (event) => event.pointerType !== "touch" && point(nearest(event), false));
   box.addEventListener("pointerleave", () => point(chosen(), false));
   box.addEventListener("click", (event) => {
@@ -56,12 +59,26 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
     const inside = `clip-${what}`;
     const ends = [scales.x.low, scales.x.high];
     const line = (f) => path(ends.map((n) => [ground.x(n), ground.y(f(n))]));
-    const above = svg("svg", { class: "above", width, height, "aria-hidden": "true" },
+    const above = svg(
+      "svg",
+      { class: "above", width, height, "aria-hidden": "true" },
       svg("clipPath", { id: inside }, svg("rect", clip)),
-      svg("g", { "clip-path": `url(#${inside})` }, constant > 0 && svg("path", { class: "proportional", d: line((n) => constant * n) }), Number.isFinite(slope) && svg("path", { class: "trend", d: line(trend) })),
+      svg(
+        "g",
+        { "clip-path": `url(#${inside})` },
+        constant > 0 && svg("path", { class: "proportional", d: line((n) => constant * n) }),
+        Number.isFinite(slope) && svg("path", { class: "trend", d: line(trend) }),
+      ),
       marks,
     );
-    picture = { ...ground, width, height, canvas, marks, at: points.map((_, i) => [ground.x(drawn[i]), ground.y(y[i])]) };
+    picture = {
+      ...ground,
+      width,
+      height,
+      canvas,
+      marks,
+      at: points.map((_, i) => [ground.x(drawn[i]), ground.y(y[i])]),
+    };
     picture.named = named();
     paint();
     mark();
@@ -121,7 +138,11 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
 
   function caption({ i, text, flip }, className) {
     const [left, top] = picture.at[i];
-    return svg("text", { class: `caption ${className}`, x: left + (flip ? -10 : 10), y: top + 4, "text-anchor": flip ? "end" : "start" }, text);
+    return svg(
+      "text",
+      { class: `caption ${className}`, x: left + (flip ? -10 : 10), y: top + 4, "text-anchor": flip ? "end" : "start" },
+      text,
+    );
   }
 
   function nearest(event) {
@@ -145,7 +166,13 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
 
   function words({ frequency, strength }) {
     const ratio = strength / trend(Math.max(1, frequency));
-    const beside = !Number.isFinite(ratio) ? "" : ratio >= 1.1 ? `, ${figure(ratio)} times the trend` : ratio <= 0.9 ? `, ${figure(1 / ratio)} times below the trend` : ", on the trend";
+    const beside = !Number.isFinite(ratio)
+      ? ""
+      : ratio >= 1.1
+        ? `, ${figure(ratio)} times the trend`
+        : ratio <= 0.9
+          ? `, ${figure(1 / ratio)} times below the trend`
+          : ", on the trend";
     return `${plural(frequency, "fact")}, strength ${figure(strength)}${beside}`;
   }
 
@@ -153,13 +180,23 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
     const here = points[current];
     told.replaceChildren(
       ...(here
-        ? [el("button", { class: "button quiet", type: "button", onclick: () => open(here) }, name(here.label)), el("span", {}, words(here))]
+        ? [
+            el("button", { class: "button quiet", type: "button", onclick: () => open(here) }, name(here.label)),
+            el("span", {}, words(here)),
+          ]
         : [el("span", { class: "faint" }, "Point at a dot, tap it, or walk with the arrow keys.")]),
     );
   }
 
   function pressed(event) {
-    const step = { ArrowRight: [across, 1], ArrowLeft: [across, -1], ArrowUp: [upwards, 1], ArrowDown: [upwards, -1], Home: [across, -Infinity], End: [across, Infinity] }[event.key];
+    const step = {
+      ArrowRight: [across, 1],
+      ArrowLeft: [across, -1],
+      ArrowUp: [upwards, 1],
+      ArrowDown: [upwards, -1],
+      Home: [across, -Infinity],
+      End: [across, Infinity],
+    }[event.key];
     if (step) {
       event.preventDefault();
       const [order, by] = step;
@@ -175,4 +212,3 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
 function apart(a, b) {
   return a.left > b.left + b.wide || b.left > a.left + a.wide || a.top > b.top + b.high || b.top > a.top + a.high;
 }
-

@@ -1,7 +1,8 @@
 // What a view shows while it has nothing to show: loading, working, nothing found, refused, server gone.
 
 import { Offline, Refused } from "./api.js";
-import { el, icon, name } from "./dom.js";
+import { el, name } from "./dom.js";
+import { icon } from "./icons.js";
 import { count, plural } from "./words.js";
 
 const PATIENCE = 160; // milliseconds before anything tells that we wait: most answers are there earlier
@@ -27,7 +28,14 @@ function skeleton(text) {
 export function working(region, title, note) {
   const bar = el("progress", { max: 1, "aria-label": title });
   const amount = el("p", { class: "faint", role: "status" }, "starting");
-  const panel = el("div", { class: "state card working" }, el("h2", {}, title), bar, amount, note && el("p", { class: "faint" }, note));
+  const panel = el(
+    "div",
+    { class: "state card working" },
+    el("h2", {}, title),
+    bar,
+    amount,
+    note && el("p", { class: "faint" }, note),
+  );
   let shown = false;
   let first = null; // when it was how far
   return (done, of) => {
@@ -44,7 +52,9 @@ function remaining(first, done, of) {
   const seconds = (performance.now() - first.time) / 1000;
   if (seconds < 3 || done <= first.done) return "";
   const left = Math.ceil(((of - done) * seconds) / (done - first.done));
-  return left < 90 ? `, about ${plural(left, "second")} left` : `, about ${plural(Math.round(left / 60), "minute")} left`;
+  return left < 90
+    ? `, about ${plural(left, "second")} left`
+    : `, about ${plural(Math.round(left / 60), "minute")} left`;
 }
 
 /** Nothing is there, and that is no error. */
@@ -59,7 +69,13 @@ export function failed(problem, { retry, correct } = {}) {
       "div",
       { class: "state card" },
       el("h2", {}, icon("warn"), "Nothing to show: the server has stopped"),
-      el("p", {}, "Start it again with ", el("code", {}, "kgem serve"), "; this page goes on by itself when it is back."),
+      el(
+        "p",
+        {},
+        "Start it again with ",
+        el("code", {}, "kgem serve"),
+        "; this page goes on by itself when it is back.",
+      ),
     );
   }
   const told = problem instanceof Refused ? problem : null;
@@ -71,7 +87,9 @@ export function failed(problem, { retry, correct } = {}) {
     el("p", {}, el("bdi", {}, capital(problem.message))),
     told?.remedy && !instead.length && el("p", { class: "faint" }, el("bdi", {}, capital(told.remedy))),
     instead.length > 0 && suggestions(instead, correct),
-    retry && told?.kind !== "unknown-label" && el("p", {}, el("button", { class: "button", type: "button", onclick: retry }, "Try again")),
+    retry &&
+      told?.kind !== "unknown-label" &&
+      el("p", {}, el("button", { class: "button", type: "button", onclick: retry }, "Try again")),
   );
 }
 
@@ -81,5 +99,10 @@ function capital(text) {
 
 function suggestions(labels, correct) {
   const links = labels.map((label) => el("li", {}, el("a", { class: "chip", href: correct(label) }, name(label))));
-  return el("div", { class: "suggestions" }, el("p", { id: "did-you-mean" }, "Did you mean"), el("ul", { class: "chips", "aria-labelledby": "did-you-mean" }, links));
+  return el(
+    "div",
+    { class: "suggestions" },
+    el("p", { id: "did-you-mean" }, "Did you mean"),
+    el("ul", { class: "chips", "aria-labelledby": "did-you-mean" }, links),
+  );
 }

@@ -56,7 +56,9 @@ export function among(quantile, what) {
   if (quantile >= 0.995) return `higher than of nearly all ${what}`;
   if (quantile <= 0.005) return `lower than of nearly all ${what}`;
   const share = Math.round(100 * quantile);
-  return share >= 50 ? `higher than of ${share}${UNIT} of all ${what}` : `lower than of ${100 - share}${UNIT} of all ${what}`;
+  return share >= 50
+    ? `higher than of ${share}${UNIT} of all ${what}`
+    : `lower than of ${100 - share}${UNIT} of all ${what}`;
 }
 
 /** How a missing fact compares with what an answer that the graph has would get. */
@@ -64,7 +66,9 @@ export function fit(share) {
   if (share >= 1.15) return "more probable than a known answer would be";
   if (share >= 0.85) return "as probable as a known answer would be";
   if (share >= 0.4) return "about half as probable as a known answer would be";
-  return share >= 0.15 ? "less probable than a known answer would be" : "far less probable than a known answer would be";
+  return share >= 0.15
+    ? "less probable than a known answer would be"
+    : "far less probable than a known answer would be";
 }
 
 /** A moment as people nearby would say it. */

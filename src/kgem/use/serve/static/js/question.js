@@ -1,0 +1,169 @@
+// A question: which part of a fact is asked, how that is written in an address and in words, and the form for it.
+
+import { combobox } from "./combobox.js";
+import { el, name } from "./dom.js";
+
+export const SLOTS = ["head", "relation", "tail"];
+const TOPS = ["10", "25", "50", "100"];
+const MODES = {
+  point: "point: re-trained",
+  mean: "mean: means of q",
+  bayes: "bayes: averaged samples",
+  blend: "blend: point and mean",
+};
+
+/** What is asked: the one that is not given; the address may say it while less than two are given. */
+export function asked({ head, relation, tail, ask: wish }) {
+  const given = { head, relation, tail };
+  const open = SLOTS.filter((slot) => !given[slot]);
+  if (open.length === 1) return open[0];
+  if (open.includes(wish)) return wish;
+  return ["tail", "head", "relation"].find((slot) => open.includes(slot)) ?? "tail";
+}
+
+/** A question in words, with a question mark for what is asked. */
+export function sentence({ head, relation, tail }) {
+  const part = (label, className) => (label ? name(label, className) : el("b", { class: "unknown" }, "?"));
+  return el("span", { class: "sentence" }, part(head, "who"), " ", part(relation, "how"), " ", part(tail, "who"));
+}
+
+/** The same as plain text. */
+export function words({ head, relation, tail }) {
+  return [head, relation, tail].map((label) => label || "?").join(" ");
+}
+
+/** What an address may say about a question, without a third part. */
+export function clean(params) {
+  const kept = Object.fromEntries(
+    Object.entries(params).filter(([key, value]) => [...SLOTS, "ask", "new", "mode", "top"].includes(key) && value),
+  );
+  if (SLOTS.every((slot) => kept[slot])) delete kept[asked({ ask: kept.ask })];
+  return kept;
+}
+
+/** The parameters of a question in one order, those that say nothing left out. */
+export function ordered({ head, relation, tail, ask: wish, new: fresh, mode, top }) {
+  const whole = [head, relation, tail].filter(Boolean).length === 2;
+  return {
+    head,
+    relation,
+    tail,
+    ask: whole ? null : wish,
+    new: fresh,
+    mode: mode === "auto" ? null : mode,
+    top: top === "10" ? null : top,
+  };
+}
+
+/** The form: `params()` is what is asked now, `change(next)` goes on to another question; `set` shows one. */
+export function questionForm(page, params, change) {
+  const fields = {};
+  const radios = {};
+  const slots = SLOTS.map((slot) => {
+    const field = combobox({
+      id: `ask-${slot}`,
+      label: slot[0].toUpperCase() + slot.slice(1),
+      kind: slot === "relation" ? "relations" : "entities",
+      placeholder: slot === "relation" ? "any relation" : "any entity",
+      announce: page.announce,
+      choose: (label) => chosen(slot, label),
+    });
+    fields[slot] = field;
+    radios[slot] = el("input", { type: "radio", name: "asked", value: slot, onchange: () => turned(slot) });
+    const pill = el(
+      "label",
+      { class: "pill", title: `Ask for the ${slot}` },
+      radios[slot],
+      el("span", { "aria-hidden": "true" }),
+      el("span", { class: "sr" }, `Ask for the ${slot}`),
+    );
+    const unknown = el("div", { class: "asked", "aria-hidden": "true" }, "?");
+    return el("div", { class: "slot", "data-slot": slot }, field.root, unknown, pill);
+  });
+  const fresh = el("input", {
+    type: "checkbox",
+    role: "switch",
+    onchange: () => change({ new: fresh.checked ? "1" : null }),
+  });
+  const mode = select("Mode", [], (value) => change({ mode: value }));
+  const top = select(
+    "Answers",
+    TOPS.map((n) => [n, n]),
+    (value) => change({ top: value }),
+  );
+  const known = ["auto", ...page.about.modes.filter((each) => each !== "auto")];
+  mode.input.append(
+    ...known.map((each) =>
+      el("option", { value: each }, each === "auto" ? `auto (${page.about.mode})` : (MODES[each] ?? each)),
+    ),
+  );
+  const root = el(
+    "form",
+    { class: "question card", role: "search", "aria-label": "Question", onsubmit: (event) => event.preventDefault() },
+    el(
+      "fieldset",
+      {},
+      el("legend", { class: "sr" }, "Two parts of a fact, and which part is asked"),
+      el("div", { class: "slots" }, slots),
+    ),
+    el(
+      "div",
+      { class: "knobs" },
+      el("label", { class: "switch" }, fresh, el("span", {}, "New answers only")),
+      mode.root,
+      top.root,
+    ),
+  );
+
+  /** To the field that is still to be filled in, with what could be in it. */
+  function guide(slot) {
+    fields[slot].input.focus();
+    fields[slot].open();
+  }
+
+  function chosen(slot, label) {
+    const next = { ...params(), [slot]: label };
+    change({ [slot]: label, ask: asked(params()) });
+    const target = asked(next);
+    const missing = SLOTS.find((each) => each !== target && !next[each]);
+    if (label && missing) guide(missing);
+  }
+
+  /** Another part is asked: what it was given becomes what the other end is given, so that the question turns round. */
+  function turned(slot) {
+    const now = params();
+    const before = asked(now);
+    const moved = slot !== "relation" && before !== "relation" ? { [before]: now[slot] ?? null } : {};
+    change({ ...moved, [slot]: null, ask: slot });
+    const next = { ...now, ...moved, [slot]: null };
+    const missing = SLOTS.find((each) => each !== slot && !next[each]);
+    if (missing) setTimeout(() => guide(missing), 0);
+  }
+
+  function set(now, target) {
+    for (const slot of SLOTS) {
+      if (document.activeElement !== fields[slot].input || now[slot])
+        fields[slot].set(slot === target ? "" : now[slot]);
+      radios[slot].checked = slot === target;
+      root.querySelector(`[data-slot=${slot}]`).classList.toggle("is-asked", slot === target);
+      fields[slot].input.disabled = slot === target;
+    }
+    fresh.checked = now.new === "1";
+    mode.input.value = now.mode ?? "auto";
+    if (now.top && ![...top.input.options].some((option) => option.value === now.top))
+      top.input.append(el("option", { value: now.top }, now.top));
+    top.input.value = now.top ?? "10";
+  }
+
+  return { root, set };
+}
+
+function select(text, pairs, choose) {
+  const id = `ask-${text.toLowerCase()}`;
+  const input = el(
+    "select",
+    { id, onchange: () => choose(input.value) },
+    pairs.map(([value, label]) => el("option", { value }, label)),
+  );
+  return { input, root: el("div", { class: "select" }, el("label", { for: id }, text), input) };
+}
