@@ -422,6 +422,17 @@ def test_phone_has_no_sideways_scrolling(browser: Browser, served: Served) -> No
         for address in EVERYWHERE:
             visit(page, address)
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
+        visit(page, "/")
+        page.get_by_role("combobox", name="Head").tap()
+        page.keyboard.type("Town 07")
+        page.get_by_role("option", name="Town 07").tap()
+        expect(page.get_by_role("heading", name="Questions about Town 07")).to_be_visible()
+        visit(page, "/#/graph/strengths?find=Town+07")
+        dot = page.locator(".ring").bounding_box()
+        assert dot is not None
+        visit(page, "/#/graph/strengths")
+        page.touchscreen.tap(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
+        expect(page.locator(".told")).to_contain_text("Town 07")
         visit(page, ASK)
         bar = page.get_by_role("navigation", name="Views").bounding_box()
         assert bar is not None and bar["y"] > 600, "the views are at the thumb"
