@@ -45,7 +45,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "point_estimate",
         "variational_em",
-        "growing",
+        "warm_start",
         "race",
         "phases",
         "search",

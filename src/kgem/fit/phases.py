@@ -27,10 +27,10 @@ from torch import Tensor
 from kgem.config import Config, EMConfig, PretrainConfig, RetrainConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
-from kgem.fit.growing import WarmStart, measure_em, measure_point
 from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, point_estimate
 from kgem.fit.race import Race, prefixed
 from kgem.fit.variational_em import EMState, variational_em
+from kgem.fit.warm_start import WarmStart, measure_em, measure_point
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
 from kgem.model.posterior import Gaussian, Posterior

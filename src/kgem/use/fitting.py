@@ -22,10 +22,10 @@ from kgem.errors import ConfigError
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import Scorer, rank
-from kgem.fit.growing import WarmStart
 from kgem.fit.optimizer import OPTIMIZERS
 from kgem.fit.phases import PHASES, FitResult, OnEpoch, ThreePhases
 from kgem.fit.point_estimate import EpochRecord, default_batch_size
+from kgem.fit.warm_start import WarmStart
 from kgem.model.embeddings import Embeddings
 from kgem.model.scores import get_score
 from kgem.use.budget import within_budget
@@ -33,7 +33,7 @@ from kgem.use.fitted import MODES, affordable_samples
 from kgem.use.model import Model
 from kgem.use.tensorboard import TensorBoard
 
-__all__ = ["Prepared", "Training", "choose_mode", "finish", "fit", "prepare", "settings", "validator"]
+__all__ = ["Prepared", "Training", "check_device", "choose_mode", "finish", "fit", "prepare", "settings", "validator"]
 
 VALIDATION_QUERIES = 20_000  # of a huge validation split, as many are ranked after each epoch
 CONTEST_QUERIES, CONTEST_CELLS, FEWEST = 4096, 2**26, 256  # likewise for the choice of the mode, where scores are kept
@@ -171,7 +171,7 @@ def settings(config: Config | None, overrides: Mapping[str, Any]) -> Config:
     get_score(changed.model.score)
     for phase in PHASES:
         _check_optimizer(f"{phase}.optimizer", getattr(changed, phase).optimizer)
-    _check_device(changed.device)
+    check_device(changed.device)
     return changed
 
 
@@ -192,9 +192,10 @@ def _explained(error: ValidationError) -> ConfigError:
     return ConfigError(f"{name} = {first['input']!r}: {first['msg']}", remedy="see the bounds in kgem.Config")
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """An error if nothing can be computed there."""
     try:
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:  # torch built without CUDA asserts
         raise ConfigError(
             f"the device {device!r} cannot be used here", remedy="cpu, or cuda where there is a GPU"

@@ -18,7 +18,7 @@ from kgem.data.growth import Changes, grow
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
-from kgem.fit.growing import WarmStart, grown_start
+from kgem.fit.warm_start import WarmStart, grown_start
 from kgem.model.prior import Prior
 from kgem.settings import differences
 from kgem.store import SEAL

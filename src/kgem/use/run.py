@@ -31,9 +31,9 @@ from torch import Tensor
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
 from kgem.fit.checkpoint import Checkpoints, RunLock
-from kgem.fit.growing import WarmStart
 from kgem.fit.phases import ThreePhases
 from kgem.fit.point_estimate import EpochRecord, below
+from kgem.fit.warm_start import WarmStart
 from kgem.folders import remove_folder
 from kgem.settings import differences, read_toml, to_toml
 from kgem.store import MANIFEST, Store, is_store, read_store, write_store

@@ -13,9 +13,9 @@ import torch
 from kgem.config import Config
 from kgem.data.dataset import Dataset
 from kgem.data.growth import grow
-from kgem.fit.growing import WarmStart, grown_start
 from kgem.fit.phases import FitResult, ThreePhases
 from kgem.fit.stopping import EarlyStopping
+from kgem.fit.warm_start import WarmStart, grown_start
 from kgem.model.prior import Prior
 from obvious import random_graph
 
