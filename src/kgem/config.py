@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -20,6 +20,8 @@ __all__ = [
 ]
 
 NONE = "none"  # how text says that a setting has no value
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
 
 
 class Section(BaseModel):
@@ -69,7 +71,7 @@ class PretrainConfig(TrainConfig):
     negatives: int = Field(10, ge=1, description="of the margin loss: random tails per fact")
     rule: Literal["conventional", "uniform"] = Field("conventional", description="strength * n (Eq. 6), or * mean(n)")
     strength: float = Field(0.03, gt=0, description="the shared factor lambda")
-    candidates: tuple[float, ...] = Field(
+    candidates: tuple[Positive, ...] = Field(
         (1.0, 3.0, 10.0), min_length=1, description="multiples of the strength that race on validation; (1): no race"
     )
     extensions: int = Field(
@@ -119,7 +121,7 @@ class RetrainConfig(TrainConfig):
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     start: Literal["warm", "fresh"] = Field("warm", description="from the EM means, or from random tables")
-    candidates: tuple[tuple[float, float], ...] = Field(
+    candidates: tuple[tuple[NotNegative, NotNegative], ...] = Field(
         ((1.0, 0.0), (5.0, 0.0), (1.0, 0.3), (1.0, 1.0)),
         min_length=1,
         description="(a, c) of the strengths a * learned + c * shared * n that race on validation; (1, 0) is the paper",

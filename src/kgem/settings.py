@@ -157,6 +157,6 @@ def _allowed(field: FieldInfo) -> str:
     names = {bool: "true, false", int: "whole number", float: "number", str: "text", type(None): f"`{NONE}`"}
     named = [names.get(kind, "") for kind in kinds]
     if get_origin(field.annotation) is tuple:
-        named = ["numbers" if get_args(field.annotation)[0] is float else "pairs of numbers"]
+        named = ["pairs of numbers" if get_origin(get_args(field.annotation)[0]) is tuple else "numbers"]
     first, *rest = [name for name in named if name]
     return " or ".join([" ".join([first, ", ".join(bounds)]).strip(), *rest])

@@ -164,7 +164,9 @@ def test_predict_draws_its_answers(kgem: Kgem) -> None:
         (("--head", "France", "--relation", "borders", "--out", "a.pdf"), ".parquet"),
         (("--head", "France", "--relation", "borders", "--out", "taken.csv"), "--force"),
         (("--head", "France", "--relation", "borders", "--out", "absent/a.csv"), "no such folder"),
-        (("--head", "France", "--relation", "borders", "--device", "abacus"), "--device"),
+        (("--head", "France", "--relation", "borders", "--device", "abacus"), "the device 'abacus'"),
+        (("--head", "France", "--relation", "borders", "--device", "meta"), "the device 'meta'"),
+        (("--head", "France", "--relation", "borders", "--out", "x" * 300 + ".csv"), "name too long"),
     ],
 )
 def test_predict_refuses_wrong_input(kgem: Kgem, words: tuple[str, ...], told: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,6 +39,19 @@ __all__ = [
 
 PIPE_WIDTH = 120  # columns where there is no terminal to ask
 NARROWEST = 12  # columns of text, before a table becomes wider than the terminal
+
+WRONG_PATH = (  # errors of the system that are the user's to put right
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+
+NO_MEMORY = "there is not enough memory for this\n  lower the dimension, or use a machine that has more"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -133,12 +148,21 @@ def errors_told() -> Iterator[None]:
     except KgemError as error:
         _end(error.message, error.exit_code, error)
     except MemoryError as error:
-        _end("not enough memory for this", 1, error)
+        _end(NO_MEMORY, 1, error)
     except OSError as error:
-        _end(str(error), 1, error)
+        wrong = error.errno in WRONG_PATH
+        remedy = "check the path" if wrong else "make room on the disk, or try again"
+        where = "" if error.filename is None else f"{_short(str(error.filename))}: "
+        _end(f"{where}{error.strerror or error}\n  {remedy}", 2 if wrong else 1, error)
     except Exception as error:
+        if isinstance(error, RuntimeError) and re.search("out of memory|allocate memory", str(error)):  # torch's words
+            _end(NO_MEMORY, 1, error)
         what = f"an error that kgem did not expect: {type(error).__name__}: {error}"
         _end(f"{what}\n  please report it, with what KGEM_DEBUG=1 shows", 1, error)
+
+
+def _short(path: str, most: int = 200) -> str:
+    return path if len(path) <= most else f"{path[:most]}..."
 
 
 def _end(message: str, code: int, error: BaseException) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,6 +109,7 @@ def fit(
 
         chosen = use_threads(chosen)
         prepared = prepare(data, chosen.seed, valid, test)
+        _check_memory(prepared.data, chosen)
         _warn(data, prepared)
         run = Run.create(out, prepared, chosen, force=force)
     with run:
@@ -298,6 +300,20 @@ def _go_on_in_tensorboard(run: Run) -> None:
             run.show_in_tensorboard()
         except InputError as error:
             say(f"warning: {plain(error.what)}: the run goes on without")
+
+
+def _check_memory(data: Dataset, config: Config) -> None:
+    """An error if one set of tables alone is larger than the machine's memory: nothing is begun then."""
+    from kgem.data.stats import fit_cost
+    from kgem.model.scores import get_score
+
+    if config.device != "cpu" or not hasattr(os, "sysconf"):
+        return
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    need = fit_cost(data, dim=config.model.dim, complex_space=get_score(config.model.score).complex).table_bytes
+    if need > has:
+        what = f"tables of {size(need)} do not fit into the {size(has)} of memory that this machine has"
+        raise ConfigError(what, where=f"--dim {config.model.dim}", remedy="choose a lower dimension")
 
 
 def _check_tensorboard() -> None:

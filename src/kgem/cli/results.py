@@ -85,15 +85,14 @@ def opened(run: Path, device: str = "cpu") -> Model:
         what = "is a file, not a folder" if run.exists() else "there is no such folder"
         raise InputError(what, where=str(run), remedy="give the folder of a run or of a saved model")
     with Progress(f"loading {run}"), given_files():
-        import torch
-
+        from kgem.use.fitting import check_device
         from kgem.use.model import load
 
         try:
-            return load(run, torch.device(device))
-        except (RuntimeError, AssertionError) as error:  # how torch says that a device is unknown or absent
-            what = f"cannot be used: {str(error).splitlines()[0]}"
-            raise ConfigError(what, where=f"--device {device}", remedy="--device cpu") from error
+            check_device(device)
+        except ConfigError as error:
+            raise ConfigError(error.what, where="--device", remedy=error.remedy) from error
+        return load(run, device)
 
 
 @contextmanager

@@ -189,7 +189,8 @@ def writing(target: Path) -> Iterator[IO[bytes]]:
         _sync_folder(target.parent)
     except OSError as error:
         what = f"cannot be written: {error.strerror or error}"
-        raise TriplesError(what, where=str(target), remedy="check that the folder is there") from error
+        remedy = "check the folder, its permissions and the room on the disk"
+        raise TriplesError(what, where=str(target), remedy=remedy) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
