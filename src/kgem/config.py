@@ -121,6 +121,9 @@ class RetrainConfig(TrainConfig):
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     start: Literal["warm", "fresh"] = Field("warm", description="from the EM means, or from random tables")
+    judge: Literal["blend", "point"] = Field(
+        "blend", description="what validation sees: the tables together with the means of q, or alone"
+    )
     candidates: tuple[tuple[NotNegative, NotNegative], ...] = Field(
         ((1.0, 0.0), (5.0, 0.0), (1.0, 0.3), (1.0, 1.0)),
         min_length=1,
@@ -176,7 +179,7 @@ def paper_recipe() -> dict[str, Any]:
             "samples": 1,
             "restarts": 0,  # a restart lowers beta
         },
-        "retrain": authors | {"start": "warm", "candidates": ((1.0, 0.0),)},
+        "retrain": authors | {"start": "warm", "judge": "point", "candidates": ((1.0, 0.0),)},
     }
 
 

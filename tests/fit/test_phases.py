@@ -365,6 +365,28 @@ def test_retraining_knows_what_pretraining_settled_on() -> None:
     torch.testing.assert_close(mixed.entities, fit.shared_factor * RACING.pretrain.strength * counts)
 
 
+@pytest.mark.parametrize("judge", ["blend", "point"])
+def test_retraining_is_judged_together_with_the_means_of_q(judge: str) -> None:
+    """Two judges that prefer different candidates: the one that is asked for decides, and hears the means of q."""
+    parts: dict[str, Any] = {"pretrain": {"epochs": 2, "patience": 50}, "em": {"epochs": 2, "patience": 50}}
+    retrain = {"epochs": 2, "patience": 50, "trial_epochs": 2, "candidates": RACE[:2], "judge": judge}
+    partners: list[Embeddings] = []
+
+    def together(_: Embeddings, partner: Embeddings) -> float:
+        partners.append(partner)
+        return float(fit.candidate == 1)
+
+    def alone(_: Embeddings) -> float:
+        return float(fit.candidate != 1)
+
+    fit = ThreePhases(DATA, settings(**parts, retrain=retrain), alone, validate_blend=together)
+    fit.run()
+    assert fit.em is not None
+    assert fit.result().mix == RACE[1 if judge == "blend" else 0]
+    assert len(partners) == (4 if judge == "blend" else 0)
+    assert all(partner is fit.em.best for partner in partners)
+
+
 def test_tempering_gives_the_learned_prior_a_quarter_of_the_weight_of_the_shared_one() -> None:
     quick = {"epochs": 3, "patience": 50}
     config = settings(

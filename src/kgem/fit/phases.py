@@ -48,6 +48,7 @@ RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 LOG = logging.getLogger(__name__)
 
 OnEpoch = Callable[["ThreePhases", str, EpochRecord], None]
+ValidateBlend = Callable[[Embeddings, Embeddings], float]
 C = TypeVar("C")  # what a race is about: a factor, or an (a, c)
 
 
@@ -75,11 +76,14 @@ class ThreePhases:
         validate: Validate | None = None,
         on_epoch: OnEpoch | None = None,
         warm: WarmStart | None = None,
+        validate_blend: ValidateBlend | None = None,
     ) -> None:
+        """`validate_blend` judges two models that answer together: re-training may be for such a pair."""
         self.config = config
         self._warm = warm
         self.phase = "pretrain"
         self._validate = validate
+        self._validate_blend = validate_blend
         self._on_epoch = on_epoch
         score = get_score(config.model.score)
         self.prior = Prior(config.model.p, score.complex)
@@ -398,7 +402,14 @@ class ThreePhases:
 
     def _point_estimate(self, state: PointState, strengths: Strengths, config: TrainConfig) -> None:
         objective = self.pretraining_objective if self.phase == "pretrain" else self.objective
-        point_estimate(state, objective, strengths, config, self._validate, lambda _, record: self._tell(record))
+        point_estimate(state, objective, strengths, config, self._judge(), lambda _, record: self._tell(record))
+
+    def _judge(self) -> Validate | None:
+        """What is validated in this phase: its tables, or in re-training these together with the means of q."""
+        together, em = self._validate_blend, self.em
+        if self.phase != "retrain" or self.config.retrain.judge != "blend" or together is None or em is None:
+            return self._validate
+        return lambda tables: together(tables, em.best)
 
     def _tell(self, record: EpochRecord) -> None:
         self.epochs[self.phase] += 1

@@ -19,6 +19,7 @@ from kgem.config import Config
 from kgem.data.dataset import Dataset, IntArray, LongArray
 from kgem.data.splits import make_split
 from kgem.errors import ConfigError
+from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import Scorer, rank
@@ -107,7 +108,8 @@ class Training:
         self.spent = spent  # seconds before this process
         self._begun = time.perf_counter()
         self._on_epoch = on_epoch
-        self.phases = ThreePhases(data, config, validator(data, config.seed), self._after_epoch, warm)
+        validate, validate_blend = validator(data, config.seed), blend_validator(data, config.seed)
+        self.phases = ThreePhases(data, config, validate, self._after_epoch, warm, validate_blend)
 
     @property
     def seconds(self) -> float:
@@ -224,6 +226,14 @@ def validator(data: Dataset, seed: int = 0) -> Callable[[Embeddings], float] | N
         return None
     facts = _sample(data.reciprocal(data.valid), VALIDATION_QUERIES, seed)
     return lambda embeddings: _mrr(embeddings, facts, data)
+
+
+def blend_validator(data: Dataset, seed: int = 0) -> Callable[[Embeddings, Embeddings], float] | None:
+    """The same for two models that answer together."""
+    if not len(data.valid):
+        return None
+    facts = _sample(data.reciprocal(data.valid), VALIDATION_QUERIES, seed)
+    return lambda one, other: _mrr(BlendScorer([one, other]), facts, data)
 
 
 def finish(
