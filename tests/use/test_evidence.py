@@ -95,7 +95,7 @@ def test_costs_of_search_and_fit() -> None:
     assert one["fit"]["curve"]["best"] == [0.1, 0.35, 0.35, 0.35, 0.52, 0.52, 0.55, 0.55, 0.55, 0.55]
     assert one["epochs_to_the_best"] == {"search": 31, "fit": 5}
     rows = cost_table([document]).rows
-    assert rows[0][1] == "search, 4 trials" and rows[1][-3:] == ["25%", "5%", "yes"]
+    assert rows[0][1] == "search, 4 trials" and rows[1][-4:] == ["5", "25%", "5%", "yes"]
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert "<svg" in figure_svg(pictures.cost_figure(document))
     with pytest.raises(InputError, match="no search"):
@@ -106,6 +106,8 @@ def test_a_search_whose_first_trial_failed_has_no_best_yet() -> None:
     search = search_cell() | {"trials": [trial(1, None, 2), trial(2, 0.5, 10)]}
     document = compare_costs([(search, fit_cell())], "")
     assert document["seeds"][0]["search"]["curve"]["best"] == [0.0, 0.5]
+    search["trials"][1]["mrr"] = 0.9
+    assert cost_table([compare_costs([(search, fit_cell())], "")]).rows[1][7] == "1 of 1 never"
 
 
 # by frequency
