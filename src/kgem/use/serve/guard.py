@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BODY", "HEADERS", "QUERY", "Guard", "is_loopback", "may_host"]
 
-BODY = 32 * 1024  # bytes
+BODY = 160 * 1024  # bytes: three of the longest labels, every letter escaped
 QUERY = 16 * 1024  # bytes
 POLICY = "; ".join(
     (
