@@ -34,6 +34,7 @@ FOLDERS = {
     "calibration": doubt.KIND,
 }
 NOTHING = "*Not measured yet.*\n"
+NO_AIMS = "*No graph of Table 1 has been fitted at the sizes that we want to reach something at.*\n"
 PREFIX = "results-"  # of the pictures' names
 _PLACE = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
@@ -59,7 +60,7 @@ def results_page(
     page = Page()
     writers: Mapping[str, Callable[[], str]] = {
         "table1": lambda: _joined(table1(documents["table1"])),
-        "aims": lambda: _joined([aims(documents["table1"])]),
+        "aims": lambda: _joined([aims(documents["table1"])], NO_AIMS),
         "details": lambda: _joined([details(documents["table1"])] if documents["table1"] else []),
         "search": lambda: _with_pictures(page, "search", documents, cost.cost_table, _cost_picture, images),
         "frequency": lambda: _with_pictures(
@@ -87,8 +88,8 @@ def results_page(
     return page
 
 
-def _joined(tables: Sequence[Table | None]) -> str:
-    return "\n".join(table.markdown(3) for table in tables if table is not None) or NOTHING
+def _joined(tables: Sequence[Table | None], otherwise: str = NOTHING) -> str:
+    return "\n".join(table.markdown(3) for table in tables if table is not None) or otherwise
 
 
 def _with_pictures(

@@ -1,0 +1,34 @@
+"""docs/results.md is what the generator makes of results/, and every picture in it is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from kgem.use.reproduce.results_page import FOLDERS, results_page
+
+ROOT = Path(__file__).parents[1]
+TEMPLATE, PAGE = ROOT / "docs" / "results.md.in", ROOT / "docs" / "results.md"
+AGAIN = "write it anew: kgem reproduce page"
+
+
+def listed() -> set[str]:
+    """The files that the page says it was made from."""
+    return set(re.findall(r"^\| `((?:" + "|".join(FOLDERS) + r")/[^`]+\.json)`", PAGE.read_text("utf-8"), re.MULTILINE))
+
+
+def test_the_page_is_what_the_results_say() -> None:
+    """Of the files that it lists: a run that is still working may have written further ones."""
+    files = listed()
+    made = results_page(TEMPLATE.read_text("utf-8"), ROOT / "results", only=files.__contains__)
+    assert PAGE.read_text("utf-8") == made.text, AGAIN
+    assert files and all((ROOT / "results" / file).is_file() for file in files)
+    missing = [name for name in made.pictures if not (ROOT / "docs" / "images" / name).is_file()]
+    assert not missing, AGAIN
+
+
+def test_no_result_that_is_kept_is_left_out_of_the_page() -> None:
+    done = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True, check=False)
+    kept = {file.removeprefix("results/") for file in done.stdout.split() if file.endswith(".json")}
+    assert {file for file in kept if file.split("/")[0] in FOLDERS} <= listed(), AGAIN
