@@ -113,7 +113,7 @@ def _figures(metrics: Metrics) -> list[str]:
 
 def _metrics_table(name: str, groups: Mapping[str, Metrics]) -> str:
     columns = [name, "MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks"]
-    return table(columns, [[esc(group), *_figures(each)] for group, each in groups.items()], wide=(3, 5))
+    return table(columns, [[esc(group), *_figures(each)] for group, each in groups.items()], wide=(3, 5, 6))
 
 
 def quality(model: Fitted, evaluation: Evaluation, split: str, chosen: str) -> str:
@@ -157,7 +157,7 @@ def trust(calibration: Calibration, mode: str, split: str) -> str:
         f"{mode} are divided by a temperature of <b>{calibration.temperature:.3g}</b>, fitted on validation; "
         f"the curve is measured on {split} ({calibration.n:,} questions)."
     )
-    columns = ["", "ECE, first answer", f"ECE, first {calibration.top}", "log loss"]
+    columns = ["", "ECE", f"ECE, first {calibration.top}", "log loss"]
     before = (calibration.ece_before, calibration.ece_pairs_before, calibration.log_loss_before)
     after = (calibration.ece, calibration.ece_pairs, calibration.log_loss)
     rows = [[name, *(f"{x:.3f}" for x in xs)] for name, xs in (("as trained", before), ("calibrated", after))]
@@ -167,7 +167,8 @@ def trust(calibration: Calibration, mode: str, split: str) -> str:
         note(about)
         + picture(figure, "reliability", words, narrow=True)
         + card(
-            table(columns, rows), note("ECE: mean gap between probability and share that is right. Log loss in nats.")
+            table(columns, rows, wide=(2,)),
+            note("ECE: mean gap between the first answer's probability and the share that is right. Log loss in nats."),
         )
     )
 
