@@ -33,15 +33,13 @@ def serve(
     each on disk before the page shows it. Ctrl-C stops the server.
     """
     _check_extra()
-    from kgem.use.serve.server import answer, bound, check_host
+    from kgem.use.serve.server import answer, bound, check_host, prepared
 
     check_host(host, allow_remote)
     with bound(host, port) as listening:
         model = opened(run, device)
-        from kgem.use.serve.explorer import Explorer
-
         with Progress("getting ready"), given_files():
-            explorer = Explorer(model, run)
+            explorer = prepared(model, run)
         for problem in explorer.review.problems:
             say(f"warning: {plain(problem)}")
 

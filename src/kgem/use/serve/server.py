@@ -6,13 +6,15 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from kgem.errors import ConfigError, InputError
+from kgem.use.model import Model
 from kgem.use.serve.app import create_app, workers
 from kgem.use.serve.explorer import Explorer
 from kgem.use.serve.guard import is_loopback, may_host
 
-__all__ = ["address_of", "answer", "bound", "check_host"]
+__all__ = ["address_of", "answer", "bound", "check_host", "prepared"]
 
 PATIENCE = 3  # seconds that open requests get when the server stops
 
@@ -53,6 +55,15 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
+def prepared(model: Model, folder: Path) -> Explorer:
+    """An explorer with all that answers need; mutates: each thread of this process computes with its share of cores."""
+    import torch
+
+    # Before anything is computed: on a busy machine threads that wait for each other take ten times as long.
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers()))
+    return Explorer(model, folder)
+
+
 def answer(
     explorer: Explorer,
     listening: socket.socket,
@@ -62,11 +73,8 @@ def answer(
     started: Callable[[str], None] | None = None,
 ) -> None:
     """Answer until interrupted; `started` hears the address once it can be opened."""
-    import torch
     import uvicorn
 
-    # Each of the threads that compute has so many of its own: together as many as there are cores.
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers()))
     app = create_app(explorer, may_host(names, remote=remote))
 
     class Server(uvicorn.Server):
