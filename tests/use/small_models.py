@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,17 +58,20 @@ def random_model(
 
 
 def loopless_graph() -> Dataset:
-    """A random graph whose r0 and r1 training has from no entity to itself; r2 and r3 it has."""
-    data = random_graph()
-    heads, relations, tails = data.train.T
-    return replace(data, train=data.train[(heads != tails) | (relations > 1)])
+    """A random graph: r0 leads from no entity to itself, r1 from e7 alone, of many facts, r2 and r3 from several."""
+    data = random_graph(n_facts=300)
+    others = data.train[data.train[:, 0] != data.train[:, 2]]
+    loops = [(7, 1, 7), *((e, r, e) for r in (2, 3) for e in range(8, 14))]
+    return replace(data, train=np.concatenate([others, np.array(loops, dtype=np.int32)]))
 
 
 def candidates(model: Model, head: int, relation: int) -> Tensor:
-    """Who may answer: everyone, or everyone else where training has no fact from an entity to itself."""
+    """Who may answer: everyone; or everyone else, where few facts of training lead from an entity to itself."""
     data = model.data
-    loops = any(h == t and r == relation % data.n_relations for h, r, t in data.train.tolist())
-    return torch.tensor([loops or e != head for e in range(data.n_entities)])
+    facts = [(h, t) for h, r, t in data.train.tolist() if r == relation % data.n_relations]
+    loops = sum(h == t for h, t in facts)
+    usual = loops > 0 and loops >= len(facts) / 20
+    return torch.tensor([usual or e != head or (e, e) in facts for e in range(data.n_entities)])
 
 
 def scores_of(tables: Embeddings, head: int, relation: int) -> Tensor:
@@ -79,7 +83,7 @@ def scores_of(tables: Embeddings, head: int, relation: int) -> Tensor:
     return torch.stack([score.triple(t, r, entities[head]) for t in entities])
 
 
-def probabilities(model: Model, mode: str, head: int, relation: int) -> Tensor:
+def probabilities(model: Model, mode: str, head: int, relation: int, *, everyone: bool = False) -> Tensor:
     """What the mode says: softmax(scores / T), or for bayes of the logarithm of the explicit average."""
     if mode == "bayes":
         each = [scores_of(sample, head, relation).softmax(0) for sample in model.samples]
@@ -88,7 +92,8 @@ def probabilities(model: Model, mode: str, head: int, relation: int) -> Tensor:
         scores = (scores_of(model.point, head, relation) + scores_of(model.mean, head, relation)) / 2
     else:
         scores = scores_of(model.point if mode == "point" else model.mean, head, relation)
-    return _shares(model, scores / TEMPERATURES[mode], head, relation)
+    logits = scores / TEMPERATURES[mode]
+    return logits.softmax(0) if everyone else _shares(model, logits, head, relation)
 
 
 def sampled(model: Model, mode: str, head: int, relation: int) -> Tensor:

@@ -48,6 +48,7 @@ def test_tails_against_brute_force(mode: str, graph: Callable[[], Dataset]) -> N
 def test_an_entity_answers_a_question_about_itself_only_where_training_has_such_facts(mode: str) -> None:
     model = random_model(loopless_graph())
     assert model.loops.tolist() == [False, False, True, True]
+    assert "e7" in [a.label for a in model.predict(head="e7", relation="r1", top=99, mode=mode)]  # training has it
     for relation, listed in (("r0", False), ("r1", False), ("r2", True), ("r3", True)):
         for question in ({"head": "e3", "relation": relation}, {"relation": relation, "tail": "e3"}):
             found = model.predict(**question, top=99, mode=mode)

@@ -98,7 +98,7 @@ def predict(
 
     The probability is calibrated on validation facts. It says which answer, given that there is one; not whether there
     is one. The ranges say how sure the model is: what nine of ten samples of its posterior give for the probability and
-    for the rank. An entity is no answer to a question about itself unless training has the relation so.
+    for the rank. An entity is no answer to a question about itself unless training often has the relation so.
     """
     _check_question(head, relation, tail, queries, everything)
     target = Target(as_json, as_csv, out, force)

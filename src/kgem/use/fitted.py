@@ -31,6 +31,7 @@ __all__ = ["MODES", "Fitted", "SymbolStrengths", "SymbolValues", "affordable_sam
 MODES = ("point", "mean", "bayes", "blend")
 SAMPLES, FEWEST = 20, 4  # of q that answers are averaged over
 SAMPLE_BYTES = 2**30  # what they may take together, unless that were fewer than FEWEST
+LOOPS = 0.05  # of a relation's facts: fewer from an entity to itself are taken for slips
 STREAM = 2**40  # keeps the seeds of these samples apart from those of fits
 
 
@@ -137,18 +138,24 @@ class Fitted:
 
     @cached_property
     def loops(self) -> npt.NDArray[np.bool_]:
-        """The relations that training has from an entity to itself, (N_r,)."""
+        """The relations of which at least one training fact in twenty goes from an entity to itself, (N_r,)."""
         heads, relations, tails = self.data.train.T
-        return np.bincount(relations[heads == tails], minlength=self.data.n_relations) > 0
+        loops = np.bincount(relations[heads == tails], minlength=self.data.n_relations)
+        enough: npt.NDArray[np.bool_] = loops >= np.maximum(LOOPS * self.data.relation_counts, 1)
+        return enough
 
     def self_answers(self, queries: LongArray) -> tuple[LongArray, LongArray]:
-        """Cells of (b, N_e) that answer a query (b, 2) with its own entity, where training has no such fact.
+        """Cells of (b, N_e) that answer a query (b, 2) with its own entity, where that is no candidate.
 
         "France borders France" scores high, because France is like its neighbours; nothing in the loss speaks
-        against it but that it is not among the facts.
+        against it but that it is not among the facts. It is a candidate where `loops` says so, or training has it.
         """
-        rows = np.flatnonzero(~self.loops[queries[:, 1] % self.data.n_relations])
-        return rows, np.asarray(queries[rows, 0], dtype=np.int64)
+        n = self.data.n_relations
+        facts = self.data.train[self.data.train[:, 0] == self.data.train[:, 2]].astype(np.int64)
+        heads, relations = queries[:, 0].astype(np.int64), queries[:, 1].astype(np.int64) % n  # same from either side
+        known = np.isin(heads * n + relations, facts[:, 0] * n + facts[:, 1])
+        rows = np.flatnonzero(~self.loops[relations] & ~known)
+        return rows, heads[rows]
 
     @cached_property
     def split_indexes(self) -> dict[str, QueryIndex]:

@@ -7,7 +7,7 @@ answers that the question has already: with one more there would be n + 1, and e
 CoDEx-S (K = 50, test facts hidden) 91 of the first 100 and 46 % of the first 1,000 were test facts; ordered by p
 alone 46 and 29 %, and by p among the unknown answers only, which is high where all answers are known, 17 and 9 %.
 
-As in `predict`, no fact is made from an entity to itself unless training has the relation so.
+As in `predict`, no fact is made from an entity to itself unless training has the relation so often enough.
 
 A known fact competes only with entities that are not known to be right, as in filtered ranks: else each of a
 hundred right answers would look improbable.

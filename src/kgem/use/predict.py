@@ -3,7 +3,7 @@
 The probability of an answer is softmax(scores / T) over all entities with the temperature of the mode. It says which
 tail (or head), given that there is one; not whether there is one. Of a relation it says how probable the tail is given
 head and that relation: the model has no distribution over relations, so these need not sum to one. The entity that is
-asked about is no candidate unless training has the relation from some entity to itself.
+asked about is no candidate unless training has the relation so often enough (`Fitted.loops`).
 
 The intervals are those of the same probability, and rank, under samples of q. Over q a probability is so skewed that
 its standard deviation often exceeds it, which is why there is none here. The interval need not contain the probability
