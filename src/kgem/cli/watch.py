@@ -97,7 +97,11 @@ class Watch(logging.Handler):
 
         seconds = self._seconds or 0.0
         best = [] if record["best"] is None else [f"best MRR {record['best']:.3f}"]
-        left = epochs_left(self._run.training.phases.config, record["phase"], self._done) * seconds
+        training = self._run.training
+        config = training.phases.config
+        left = epochs_left(config, record["phase"], self._done) * seconds
+        if config.run.time_budget is not None:  # which also decides on the phases to come
+            left = min(left, config.run.time_budget - training.seconds)
         return [_speed(seconds), *best, f"{bound} {duration(max(left, 1.0))} left"]
 
     def _end_phase(self) -> None:
