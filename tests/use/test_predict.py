@@ -75,8 +75,12 @@ def test_heads_are_tails_of_the_reciprocal_relation(score: str, reciprocal: bool
     assert found.asked == "head"
 
 
+@pytest.mark.parametrize("counted", [0, 32])
 @pytest.mark.parametrize("new_only", [False, True])
-def test_rank_intervals_against_sorting_every_sample(new_only: bool) -> None:
+def test_rank_intervals_against_sorting_every_sample(
+    new_only: bool, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COUNTED", counted)
     model = random_model(n_samples=21)
     data = model.data
     head, relation = (int(x) for x in data.train[0, :2])

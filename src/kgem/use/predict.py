@@ -31,6 +31,7 @@ __all__ = ["MEANING", "Answer", "Prediction", "Query", "Similar", "predict", "pr
 
 INTERVAL = ((0.05, math.floor), (0.95, math.ceil))  # credible: quantiles over samples of q, rounded outwards
 BLOCK_BYTES = 64 * 2**20  # scores of all samples for a block of queries
+COUNTED = 32  # answers up to which it is faster to count those above each than to sort
 
 Cells = tuple[LongArray, LongArray]  # rows and columns
 
@@ -348,16 +349,19 @@ def _interval(values: Tensor) -> Iterator[list[list[float]]]:
 
 
 def _ranks(scores: Tensor, answers: Tensor) -> Tensor:
-    """How many of the scores (S, b, n) are at least as high as each answer's, itself included: (S, b, k).
-
-    Every score is placed among the few answers' scores, instead of ordering all of them.
-    """
-    own, order = scores.gather(2, answers.expand(len(scores), -1, -1)).sort(2)  # (S, b, k), ascending
-    reached = torch.searchsorted(own, scores, right=True)  # how many answers each score reaches: (S, b, n)
-    counts = torch.zeros(*own.shape[:2], own.shape[2] + 1, dtype=torch.int64, device=own.device)
-    counts.scatter_add_(2, reached, torch.ones_like(reached))
-    at_least = counts.flip(2).cumsum(2).flip(2)[:, :, 1:]
-    return torch.empty_like(at_least).scatter_(2, order, at_least)
+    """How many of the scores (S, b, n) are at least as high as each answer's, itself included: (S, b, k)."""
+    own = scores.gather(2, answers.expand(len(scores), -1, -1)).cpu().numpy()  # (S, b, k)
+    every, ranks = scores.cpu().numpy(), np.empty(own.shape, dtype=np.int64)
+    # A row at a time, because few of its scores reach the lowest answer: ten times as fast as to place all of them.
+    for place in np.ndindex(own.shape[:2]):
+        row, mine = every[place], own[place]
+        near = row[row >= mine.min()]
+        if len(mine) <= COUNTED:
+            ranks[place] = [np.count_nonzero(near >= score) for score in mine]
+        else:
+            near.sort()
+            ranks[place] = len(near) - np.searchsorted(near, mine)
+    return torch.from_numpy(ranks)
 
 
 def _score(model: Embeddings, heads: Tensor, relations: Tensor, out: Tensor) -> None:
