@@ -98,7 +98,7 @@ def test_json_and_quiet(kgem: Kgem) -> None:
 
 def test_a_review_is_recognised(kgem: Kgem) -> None:
     review = Review(Path())
-    review.decide("e0", "r3", "e20", "accept", "missing")
+    review.decide("e21", "r3", "e0", "accept", "missing")
     review.decide(*GRAPH.frame("train").row(4), "reject", "doubtful")
     review.decide("e0", "r3", "e19", "skip", "missing")
     code, _, err = kgem("update", "a", "review.tsv", *QUICK)

@@ -41,8 +41,9 @@ def test_what_is_known_or_held_out_stays_where_it_is() -> None:
     validated, new = facts_of(GRAPH, "valid")[0], ("e0", "r0", "new")
     grown, changes = grow(GRAPH, {"train": frame(known, tested, new, validated), "test": frame(new, known, tested)})
     assert changes.new == {"train": 1, "valid": 0, "test": 0} and changes.given == 7
-    assert changes.known == 2 and changes.repeated == 1
-    assert changes.held_out == {"train": 1, "valid": 1, "test": 1}
+    assert changes.known == 1 and changes.repeated == 3  # all that test is given, train was given before
+    assert changes.held_out == {"train": 0, "valid": 1, "test": 1}
+    assert grow(GRAPH, {"test": frame(known)})[1].held_out == {"train": 1, "valid": 0, "test": 0}
     assert [len(grown.split(s)) for s in SPLITS] == [len(GRAPH.train) + 1, len(GRAPH.valid), len(GRAPH.test)]
     assert changes.to_dict()["new_entities"] == 1 and "entities" not in changes.to_dict()
 
