@@ -30,7 +30,7 @@ def test_toml_has_every_setting_and_reads_back_the_same(overrides: dict[str, Any
 def test_none_is_no_value_where_there_may_be_none() -> None:
     assert settings(None, {"em.half_life": "none"}).em.half_life is None
     with pytest.raises(ValidationError):
-        Config.model_validate({"em": {"beta": "none"}})
+        Config.model_validate({"em": {"patience": "none"}})
 
 
 @pytest.mark.parametrize(

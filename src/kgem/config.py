@@ -100,8 +100,8 @@ class EMConfig(TrainConfig):
         None,
         gt=0,
         le=1,
-        description="weight of prior and entropy; 1 is the paper, none: a quarter of what makes the learned prior weigh "
-        "as much as that of pre-training",
+        description="weight of prior and entropy; 1 is the paper, none: a quarter of what makes the learned prior "
+        "weigh as much as that of pre-training",
     )
     m_step: Literal["sample", "exact", "gradient"] = Field(
         "sample",

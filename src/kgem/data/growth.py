@@ -85,7 +85,18 @@ def grow(
         absent=len(leaving) - int(np.isin(gone, np.concatenate(list(old.values()))).sum()),
         kept={split: int(stay.sum()) for split, stay in stays.items()},
     )
-    grown = replace(data, entities=entities, relations=relations, **splits, duplicates={}, extra={}, reports=())
+    train, valid, test = (splits[split] for split in SPLITS)
+    grown = replace(
+        data,
+        entities=entities,
+        relations=relations,
+        train=train,
+        valid=valid,
+        test=test,
+        duplicates={},
+        extra={},
+        reports=(),
+    )
     return grown, changes
 
 
