@@ -165,6 +165,12 @@ def served(run: Path) -> Iterator[Server]:
         yield server
 
 
+def test_missing_facts_are_looked_for_before_anybody_asks(served: Server) -> None:
+    while (pending := served.get("about")["review"]["pending"]) is None:
+        time.sleep(0.05)
+    assert pending > 0 and len(served.get("missing", top=1000)["facts"]) == pending
+
+
 def test_many_clients_at_once_get_their_answers(served: Server) -> None:
     def ask(place: int) -> int:
         params = {"head": f"e{10 + place % 9}", "relation": f"r{place % 3}"}

@@ -69,6 +69,27 @@ def test_no_more_may_wait_than_there_is_room_for() -> None:
     jobs.stop()
 
 
+def test_patient_work_lets_others_pass_at_each_sign_of_progress() -> None:
+    jobs, begun, go_on = Jobs(), threading.Event(), threading.Event()
+
+    def long(progress: Progress) -> str:
+        begun.set()
+        assert go_on.wait(20)
+        progress(1, 2)
+        return "long"
+
+    first = jobs.ask("long", long, patient=True)
+    assert begun.wait(10)
+    order: list[str] = []
+    others = [
+        jobs.ask(name, lambda progress, name=name: order.append(f"{name}, {first.finished.is_set()}")) for name in "ab"
+    ]
+    go_on.set()
+    assert first.finished.wait(10) and first.value() == "long" and (first.done, first.of) == (1, 2)
+    assert all(job.finished.is_set() for job in others) and order == ["a, False", "b, False"]
+    jobs.stop()
+
+
 def test_stopping_does_not_wait_for_long_work() -> None:
     jobs, begun = Jobs(), threading.Event()
 

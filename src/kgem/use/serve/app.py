@@ -33,6 +33,7 @@ def create_app(explorer: Explorer, may: Callable[[str], bool] | None = None) -> 
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
+        explorer.look_ahead()
         yield
         explorer.jobs.stop()
         pool.shutdown(wait=False, cancel_futures=True)

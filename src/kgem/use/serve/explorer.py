@@ -190,14 +190,18 @@ class Explorer:
             ("calibration", split), lambda progress: calibrated(self.model, split, self.model.mode).to_dict()
         )
 
-    def missing(self, relation: str | None) -> Job:
+    def look_ahead(self) -> None:
+        """Begin what takes longest, so that a review can begin at once; whatever is asked for goes first."""
+        self.missing(None, patient=True)
+
+    def missing(self, relation: str | None, *, patient: bool = False) -> Job:
         """The most probable missing facts, of the whole graph or of a relation."""
 
         def work(progress: Progress) -> list[ScoredFact]:
             only = None if relation is None else [relation]
             return self.model.missing_facts(MOST_FACTS, only, memory=MEMORY, progress=progress)
 
-        return self._facts("missing", relation, work)
+        return self._facts("missing", relation, work, patient)
 
     def doubtful(self, relation: str | None) -> Job:
         """The least probable known facts, of the whole graph or of a relation."""
@@ -208,11 +212,13 @@ class Explorer:
 
         return self._facts("doubtful", relation, work)
 
-    def _facts(self, kind: str, relation: str | None, work: Callable[[Progress], list[ScoredFact]]) -> Job:
+    def _facts(
+        self, kind: str, relation: str | None, work: Callable[[Progress], list[ScoredFact]], patient: bool = False
+    ) -> Job:
         if relation is not None:
             self._check(self._relations, relation)
         key: Hashable = (kind, relation)
-        return self.jobs.ask(key, work)
+        return self.jobs.ask(key, work, patient=patient)
 
     def with_decisions(self, facts: list[ScoredFact], top: int) -> Document:
         """Facts to review, with what was decided about them."""
