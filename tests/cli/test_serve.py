@@ -19,8 +19,13 @@ import httpx
 import pytest
 
 from kgem.cli import serve as command
+from kgem.use.fitting import Prepared, settings
+from kgem.use.model import load
 from kgem.use.review import Review
-from serving import write_run
+from kgem.use.run import Run
+from kgem.use.serve.explorer import Explorer
+from obvious import random_graph
+from serving import client_of, write_run
 
 Kgem = Callable[..., tuple[int, str, str]]
 
@@ -75,7 +80,7 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody decides in."""
+    """A run for many tests."""
     folder = tmp_path_factory.mktemp("run")
     write_run(folder)
     return folder
@@ -129,20 +134,6 @@ def _decide_until_killed(server: Server, facts: list[dict[str, Any]]) -> list[tu
     return answered
 
 
-def test_two_servers_of_one_run_share_its_review(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    with serving(tmp_path) as one, serving(tmp_path) as two:
-        assert one.address != two.address
-        facts = one.missing()[:20]
-        with ThreadPoolExecutor(4) as pool:
-            for place, fact in enumerate(facts):
-                pool.submit((one, two)[place % 2].decide, fact, "accept")
-        assert one.get("review")["counts"] == two.get("review")["counts"] == {"accept": 20, "reject": 0, "skip": 0}
-        two.decide(facts[0], "undo")
-        assert one.missing()[0]["decision"] is None
-    assert len(Review(tmp_path).accepted()) == 19 and Review(tmp_path).problems == ()
-
-
 def test_ctrl_c_stops_it_cleanly_also_at_work(run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -150,6 +141,34 @@ def test_ctrl_c_stops_it_cleanly_also_at_work(run: Path) -> None:
         assert server.said == f"random is at http://127.0.0.1:{port}/ (Ctrl-C stops it)\n"
         httpx.get(f"{server.address}api/doubtful", timeout=30)
         assert server.end(signal.SIGINT) == (0, "stopped\n")
+
+
+def test_what_was_decided_is_learned(tmp_path: Path, kgem: Kgem) -> None:
+    """From the review to `kgem update`: accepted proposals become training facts, facts that were dropped go."""
+    once = {f"{phase}.epochs": 1 for phase in ("pretrain", "em", "retrain")}
+    small = {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
+    with Run.create(tmp_path / "a", Prepared(random_graph(), None), settings(None, once | small)) as run:
+        run.carry_on()
+    explorer = Explorer(load(tmp_path / "a"), tmp_path / "a")
+    client = client_of(explorer)
+
+    def proposed(kind: str) -> list[dict[str, Any]]:
+        while (found := client.get(f"/api/{kind}?top=1000").json())["state"] != "ready":
+            time.sleep(0.01)
+        return [{name: fact[name] for name in ("head", "relation", "tail", "known")} for fact in found["facts"]]
+
+    accepted, rejected = proposed("missing")[:2]
+    dropped, kept = [fact for fact in proposed("doubtful") if fact["known"] == "train"][:2]
+    for fact, decision in ((accepted, "accept"), (rejected, "reject"), (dropped, "reject"), (kept, "accept")):
+        kind = "missing" if fact.pop("known") is None else "doubtful"
+        assert client.post("/api/review", json=fact | {"decision": decision, "kind": kind}).status_code == 200
+    explorer.jobs.stop()
+
+    quick = ("--set", "em.epochs=1", "--set", "retrain.epochs=1", "--threads", 1, "-q")
+    code, _, err = kgem("update", tmp_path / "a", tmp_path / "a" / "review.tsv", *quick)
+    assert code == 0, err
+    before, after = (set(load(tmp_path / name).data.frame("train").rows()) for name in ("a", "a-2"))
+    assert after - before == {_fact(accepted)} and before - after == {_fact(dropped)}
 
 
 def test_a_port_that_is_taken(run: Path, kgem: Kgem) -> None:
@@ -168,7 +187,29 @@ def served(run: Path) -> Iterator[Server]:
 def test_missing_facts_are_looked_for_before_anybody_asks(served: Server) -> None:
     while (pending := served.get("about")["review"]["pending"]) is None:
         time.sleep(0.05)
-    assert pending > 0 and len(served.get("missing", top=1000)["facts"]) == pending
+    facts = served.get("missing", top=1000)["facts"]
+    assert 0 < pending == sum(fact["decision"] is None for fact in facts)
+
+
+def test_two_servers_of_one_run_share_its_review(served: Server, run: Path) -> None:
+    """One is a process of its own, the other in that of the tests; both decide at the same time."""
+    facts = served.missing()[:20]
+    other = client_of(Explorer(load(run), run))
+
+    def decide(place: int) -> None:
+        fact = {name: facts[place][name] for name in ("head", "relation", "tail")}
+        if place % 2:
+            served.decide(fact, "accept")
+        else:
+            assert other.post("/api/review", json=fact | {"decision": "accept", "kind": "missing"}).status_code == 200
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(decide, range(20)))
+    assert served.get("review")["counts"] == other.get("/api/review").json()["counts"]
+    assert served.get("review")["counts"] == {"accept": 20, "reject": 0, "skip": 0}
+    served.decide(facts[0], "undo")
+    assert _fact(facts[0]) not in [_fact(made) for made in other.get("/api/review").json()["decisions"]]
+    assert len(Review(run).accepted()) == 19 and Review(run).problems == ()
 
 
 def test_many_clients_at_once_get_their_answers(served: Server) -> None:
