@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -75,12 +76,22 @@ def test_against_looking_at_each_label(labels: list[str], text: str, limit: int)
 
 
 @pytest.mark.parametrize(
-    ("text", "first"), [("Frnace", "France"), ("francee", "France"), ("Tokyo", None), ("", None), ("alnd", "Åland")]
+    ("text", "first"),
+    [
+        ("Frnace", "France"),
+        ("francee", "France"),
+        ("rance", "France"),
+        ("Grankfurt", "Frankfurt"),
+        ("alnd", "Åland"),
+        ("sao tmoe", "São_Tomé"),
+        ("m/0f8", "/m/0f8l9c"),
+        ("Tokyo", None),
+        ("", None),
+    ],
 )
 def test_a_mistyped_label_has_neighbours(text: str, first: str | None) -> None:
     near = LabelSearch(LABELS, COUNTS).near(text)
-    assert near[:1] == ([first] if first else near[:1]) and len(near) <= 3
-    assert near or not text or text == "Tokyo"
+    assert near[:1] == ([first] if first else []) and len(near) == len(set(near)) <= 3
 
 
 def test_seventy_five_thousand_labels_take_milliseconds() -> None:
@@ -89,13 +100,16 @@ def test_seventy_five_thousand_labels_take_milliseconds() -> None:
     labels = [" ".join(words) + f" {i}" for i, words in enumerate(parts[rng.integers(0, 10, (75_000, 3))].tolist())]
     search = LabelSearch(labels, rng.integers(0, 50, len(labels)))
 
-    def best_of(text: str) -> float:
+    def best_of(look: Callable[[], object]) -> float:
         taken = []
         for _ in range(5):
             begun = time.perf_counter()
-            search.find(text, 20)
+            look()
             taken.append(time.perf_counter() - begun)
         return min(taken)
 
-    slowest = max(best_of(text) for text in ("a", "an", "anna", "müller", "stone 7", "smith jorgen", "zzz", ""))
+    texts = ("a", "an", "anna", "müller", "stone 7", "smith jorgen", "zzz", "")
+    slowest = max(best_of(lambda text=text: search.find(text, 20)) for text in texts)
     assert slowest < 0.05  # 10 ms on a machine that has nothing else to do
+    assert best_of(lambda: search.near("smtih jorgne 4711")) < 0.25
+    assert labels[4711] == search.near(labels[4711].replace("a", "e"))[0]

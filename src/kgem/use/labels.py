@@ -16,7 +16,9 @@ from kgem.data.index import LongArray
 __all__ = ["LabelSearch", "folded"]
 
 EXACT, BEGINNING, WORD, INSIDE, NOWHERE = range(5)  # how a label matches, best first
-NEIGHBOURS = 400  # labels that a mistyped one is compared with
+NEIGHBOURS = 100  # labels that a mistyped one is compared with
+COMPARED = 100  # characters of them
+ALIKE = 0.6  # at least, from 0 to 1, to be taken for what was meant
 
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
 _SPACES = re.compile(r"[\s_]+")
@@ -65,16 +67,24 @@ class LabelSearch:
         return len(found), found[best]
 
     def near(self, text: str, most: int = 3) -> list[str]:
-        """Labels that may have been meant by one that is not there."""
-        wanted = folded(text)[:100]
-        while wanted:
-            total, ids = self.find(wanted, NEIGHBOURS)
-            if total:
-                names = {folded(self.labels[i]): self.labels[i] for i in reversed(ids.tolist())}
-                close = difflib.get_close_matches(folded(text)[:100], names, n=most, cutoff=0.5)
-                return [names[name] for name in close] or [self.labels[i] for i in ids[:most].tolist()]
-            wanted = wanted[: len(wanted) // 2]
-        return []
+        """Labels that may have been meant by one that is not there: alike as a whole, or with the text inside."""
+        wanted = folded(text)[:COMPARED]
+        if not wanted:
+            return []
+        names = {folded(self.labels[i])[:COMPARED]: self.labels[i] for i in reversed(self._alike(wanted).tolist())}
+        close = [names[name] for name in difflib.get_close_matches(wanted, names, n=most, cutoff=ALIKE)]
+        inside = [self.labels[i] for i in self.find(wanted, most)[1].tolist()]
+        return list(dict.fromkeys(close + inside))[:most]
+
+    def _alike(self, wanted: str) -> LongArray:
+        """The labels that have most pairs of letters in common with a text, for their length; the frequent first."""
+        end = bytes([_END])
+        ours = np.frombuffer(end + wanted.encode("utf-8", "replace") + end, dtype=np.uint8)
+        asked = np.zeros((256, 256), dtype=bool)
+        asked[ours[:-1], ours[1:]] = True
+        text = np.concatenate([ours[:1], self._bytes])  # with an end before the first label too
+        shared = np.bincount(self._owner[asked[text[:-1], text[1:]]], minlength=len(self.labels))
+        return np.lexsort((self._place, -2 * shared / (self._sizes + len(ours))))[:NEIGHBOURS]
 
     def _matches(self, wanted: bytes) -> npt.NDArray[np.uint8]:
         """How each label matches: (n,)."""
