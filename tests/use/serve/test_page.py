@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,9 @@ expect.set_options(timeout=20_000)  # many machines are slower than ours
 
 STATIC = Path(__file__).parents[3] / "src" / "kgem" / "use" / "serve" / "static"
 CHROMIUM = shutil.which("chromium")
+NODE = shutil.which("node", path=Path(api.__file__).parents[1] / "driver") or shutil.which("node")
 MISSING = "Failed to load resource"  # what the browser notes when the server says no, or nothing
+TRAVELLERS = (SCRIPT, HOSTILE[2], HOSTILE[3], "many words " * 40, "a?b=c&d#e%20f/g", "__proto__")  # through addresses
 ASK = f"/#/ask?head={quote_plus(TOWNS[0])}&relation=near"
 EVERYWHERE = (
     "/",
@@ -39,6 +42,12 @@ EVERYWHERE = (
     "/#/review",
     "/#/review?kind=doubtful",
 )
+
+# Smaller than 24 pixels, unless it is a link within a line or has as much room around it.
+NARROW = """() => [...document.querySelectorAll('button, select, label:has(input), input:not(label input)')]
+    .filter((each) => each.checkVisibility() && !each.closest('.sr'))
+    .filter((each) => Math.min(each.getBoundingClientRect().width, each.getBoundingClientRect().height) < 24)
+    .map((each) => each.outerHTML)"""
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium")
 
@@ -91,9 +100,23 @@ def test_every_file_that_the_page_names_is_there() -> None:
     assert len(named) >= 6
     assert all((STATIC / name).is_file() for name in named)
     assert not re.search(r"<script>|<style|\sstyle=|\son\w+=", index), "the content policy would not let it pass"
-    for path in (STATIC / "js").glob("*.js"):
-        for name in re.findall(r"from \"\./([^\"]+)\"", path.read_text(encoding="utf-8")):
-            assert (path.parent / name).is_file(), f"{path.name} imports {name}"
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node, which playwright brings along")
+def test_every_module_parses_and_has_what_others_import_from_it(tmp_path: Path) -> None:
+    def checked(folder: Path) -> str:
+        check = Path(__file__).with_name("modules.mjs")
+        call = [str(NODE), "--no-warnings", "--experimental-vm-modules", str(check), str(folder)]
+        return subprocess.run(call, stderr=subprocess.PIPE, text=True, timeout=60, check=False).stderr
+
+    assert checked(STATIC / "js") == ""
+    (tmp_path / "a.js").write_text('import { here, gone } from "./b.js";\nhere(gone);\n')
+    (tmp_path / "b.js").write_text("export function here() {}\nexport const other = 1;\n")
+    (tmp_path / "c.js").write_text('import { there } from "./d.js";\n')
+    (tmp_path / "e.js").write_text("const = 1;\n")
+    said = checked(tmp_path)
+    for part in ("named 'gone'", "d.js, which is not there", "e.js: Unexpected token", "other is exported for nobody"):
+        assert part in said
 
 
 @needs_chromium
@@ -345,6 +368,10 @@ def test_hostile_labels_are_text(browser: Browser, served: Served) -> None:
         for label in HOSTILE:
             visit(page, f"/#/entity?label={quote_plus(label)}")
             expect(heading).to_have_text(label.strip())
+            assert heading.text_content() == label
+            assert page.locator("main script, main img").count() == 0
+            if label not in TRAVELLERS:
+                continue
             page.get_by_role("link", name="Ask about it").click()
             expect(page.get_by_role("combobox", name="Head")).to_have_value(label)
             page.locator(".ask-body .chip").first.click()
@@ -422,6 +449,7 @@ def test_phone_has_no_sideways_scrolling(browser: Browser, served: Served) -> No
         for address in EVERYWHERE:
             visit(page, address)
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
+            assert page.evaluate(NARROW) == [], f"too small for a finger at {address}"
         visit(page, "/")
         page.get_by_role("combobox", name="Head").tap()
         page.keyboard.type("Town 07")
@@ -444,9 +472,16 @@ def test_dark_and_light(browser: Browser, served: Served) -> None:
         red, green, blue = re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]
         return (int(red) + int(green) + int(blue)) / 3
 
+    faint = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8").partition("\n")[2]
     with watched(browser, served, color_scheme="dark") as page:
         visit(page, "/")
         assert brightness(page) < 60
+        for theme in ("dark", "light"):
+            page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            for address in ("/", ASK, "/#/graph/strengths", "/#/review"):
+                visit(page, address)
+                assert page.evaluate(faint) == {}, f"{address} in {theme}"
+        page.emulate_media(color_scheme="dark")
         button = page.get_by_role("button", name="Colours")
         button.click()
         expect(button).to_have_accessible_name("Colours: light")

@@ -43,7 +43,7 @@ export function figures({ probability, low, high }) {
 }
 
 /** Up to where the bars of some answers go: a round number above the highest probability, and most of the ranges. */
-export function scale(answers) {
+function scale(answers) {
   const highest = Math.max(1e-6, ...answers.map((answer) => answer.probability));
   const ranges = Math.max(0, ...answers.map((answer) => answer.high ?? 0));
   return Math.min(1, roundUp(Math.min(Math.max(highest, ranges), 3 * highest)));

@@ -34,7 +34,7 @@ export async function calibration(region, { params }, page, signal) {
       el(
         "p",
         { class: "meaning" },
-        `Of the first answers that are said to be 70 % probable, about 70 % should be right. `,
+        "Of the first answers that are said to be 70\u00a0% probable, about 70\u00a0% should be right. ",
         `Measured on ${plural(found.n, "question")}; a larger dot stands for more of them.`,
       ),
       el(
@@ -76,7 +76,7 @@ function bins(reliability) {
       count,
       confidence: confidence[i],
       accuracy: accuracy[i],
-      range: `${Math.round(100 * edges[i])}–${Math.round(100 * edges[i + 1])} %`,
+      range: `${Math.round(100 * edges[i])}–${Math.round(100 * edges[i + 1])}\u00a0%`,
     }))
     .filter((bin) => bin.count > 0);
 }

@@ -10,7 +10,7 @@ const SHOWN = 12;
 const LONGEST = 256; // characters that the server looks for
 
 /** How to look for labels: what the server is asked, and what is said beside a label. */
-export const KINDS = {
+const KINDS = {
   entities: { hint: (item) => plural(item.frequency, "fact"), one: "entity", many: "entities" },
   relations: {
     hint: (item) => [plural(item.frequency, "fact"), item.category].filter(Boolean).join(" · "),

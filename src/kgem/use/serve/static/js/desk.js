@@ -6,7 +6,7 @@ import { el, name } from "./dom.js";
 import { icon } from "./icons.js";
 import { href } from "./router.js";
 import { awaited, empty, failed } from "./states.js";
-import { count, fit, percent, plural, when } from "./words.js";
+import { count, fit, percent, plural, quoted, when } from "./words.js";
 
 const RECENT = 8; // decisions that are listed
 export const KINDS = {
@@ -258,7 +258,7 @@ function unheard() {
 
 function meaning({ share, side }) {
   const whose = `as the ${side}`;
-  if (share === null || share === undefined) return `${whose}, among what is not known to be right`;
+  if (share === null || share === undefined) return `${whose}, with the other known answers left out`;
   return `${whose}; ${fit(share)}`;
 }
 
@@ -285,7 +285,7 @@ function finished(total, kind, relation, undo, can) {
 }
 
 function learn(run, problems) {
-  const quoted = /^[\w./-]+$/.test(run) ? run : `'${run.replaceAll("'", "'\\''")}'`;
+  const folder = quoted(run);
   return el(
     "section",
     { class: "card", "aria-labelledby": "learn" },
@@ -296,7 +296,7 @@ function learn(run, problems) {
       el("a", { class: "button", href: "/api/review.tsv", download: "review.tsv" }, icon("save"), "Export TSV"),
     ),
     el("p", { class: "faint small" }, "To learn from them, next to the run's folder:"),
-    el("pre", { tabindex: "0" }, `kgem update ${quoted} ${quoted}/review.tsv`),
+    el("pre", { tabindex: "0" }, `kgem update ${folder} ${folder}/review.tsv`),
     problems.length > 0 &&
       el(
         "p",

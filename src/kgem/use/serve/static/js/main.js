@@ -9,7 +9,7 @@ import { graph } from "./graph.js";
 import { review } from "./review.js";
 import { FIRST, href, parse } from "./router.js";
 import { failed } from "./states.js";
-import { count, plural } from "./words.js";
+import { count, plural, quoted } from "./words.js";
 
 const VIEWS = { ask, entity, graph, review };
 const NAMES = { ask: "Ask", entity: "Entities", graph: "Graph", review: "Review" };
@@ -151,7 +151,7 @@ function described({ name, run, version, model, graph: sizes }) {
 function watch() {
   const banner = document.getElementById("banner");
   connection.addEventListener("lost", () => {
-    const command = `kgem serve${page.about ? ` ${page.about.run}` : ""}`;
+    const command = `kgem serve${page.about ? ` ${quoted(page.about.run)}` : ""}`;
     banner.replaceChildren(
       el(
         "div",
@@ -189,12 +189,8 @@ async function start() {
     return;
   }
   described(page.about);
-  reviewed({ accept: 0, reject: 0, ...renamed(page.about.review) });
+  reviewed({ accept: page.about.review.accepted, reject: page.about.review.rejected });
   await show();
-}
-
-function renamed({ accept, accepted, reject, rejected } = {}) {
-  return { accept: accept ?? accepted ?? 0, reject: reject ?? rejected ?? 0 };
 }
 
 history.scrollRestoration = "manual";

@@ -10,7 +10,7 @@ const BOTTOM = 44;
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 /** Round numbers between two others. */
-export function ticks(low, high, log, wanted = 5) {
+function ticks(low, high, log, wanted = 5) {
   if (!log) {
     const rough = (high - low) / wanted || 1;
     const power = 10 ** Math.floor(Math.log10(rough));
@@ -28,7 +28,7 @@ export function ticks(low, high, log, wanted = 5) {
 }
 
 /** From numbers to places. */
-export function axis({ low, high, log = false }, from, to) {
+function axis({ low, high, log = false }, from, to) {
   const at = log ? Math.log : (value) => value;
   const span = at(high) - at(low) || 1;
   return (value) => from + ((at(value) - at(low)) / span) * (to - from);

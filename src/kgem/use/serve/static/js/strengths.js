@@ -22,7 +22,7 @@ export async function strengths(region, { params }, page, signal) {
     points.push({ label, frequency, strength });
   }
   if (signal.aborted) return;
-  const fit = line(data, kind, points);
+  const fit = line(data, kind);
   const open = ({ label }) => go(kind === "entities" ? href("entity", { label }) : href("ask", { relation: label }));
   const finder = combobox({
     id: "find-point",
@@ -34,7 +34,7 @@ export async function strengths(region, { params }, page, signal) {
     choose: (label) => go(href("graph/strengths", { kind: kind === "entities" ? null : kind, find: label })),
   });
   finder.set(params.find ?? "");
-  const total = kind === "entities" ? (data.total_entities ?? data.total ?? points.length) : points.length;
+  const total = kind === "entities" ? data.total : points.length;
   region.replaceChildren(
     el(
       "section",
@@ -88,16 +88,10 @@ function switcher(kind) {
   );
 }
 
-/** The server's lines for this kind of symbol, or least squares over the points. */
-function line(data, kind, points) {
-  const given = data.line?.[kind] ?? (kind === "entities" ? data.line : null) ?? {};
-  const logs = points.map(({ frequency, strength }) => [Math.log(Math.max(1, frequency)), Math.log(strength)]);
-  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
-  const [a, b] = [mean(logs.map(([n]) => n)), mean(logs.map(([, s]) => s))];
-  const spread = mean(logs.map(([n]) => (n - a) ** 2));
-  const own = spread > 0 ? mean(logs.map(([n, s]) => (n - a) * (s - b))) / spread : NaN;
-  const slope = given.slope ?? (kind === "entities" ? data.slope : null) ?? own;
-  return { constant: given.constant ?? Math.exp(b - a), slope, scale: given.scale ?? Math.exp(b - slope * a) };
+/** The server's lines for this kind of symbol. */
+function line({ line: fits }, kind) {
+  const { constant, slope, scale } = kind === "entities" ? fits : fits[kind];
+  return { constant, slope: slope ?? NaN, scale: scale ?? NaN };
 }
 
 function extremes(points, kind, page) {

@@ -87,3 +87,8 @@ export function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= value * 0.9999) ?? value;
 }
+
+/** A name as a shell takes it. */
+export function quoted(text) {
+  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
