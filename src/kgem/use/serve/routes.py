@@ -35,7 +35,7 @@ class Desk:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
 
     async def compute_now(self, work: Callable[..., T], *given: Any) -> T:
-        """What waits for the disk, and not for those that compute."""
+        """What takes little time, or waits for the disk: not in one queue with what computes."""
         return await asyncio.to_thread(work, *given)
 
     async def job(self, begin: Callable[[], Job | dict[str, Any]], told: Callable[[Any], dict[str, Any]]) -> Response:
@@ -71,13 +71,13 @@ async def about(at: At) -> Response:
 @router.get("/entities", responses=described(schema.Labels))
 async def entities(at: At, given: Annotated[schema.LabelParams, Query()]) -> Response:
     """Entities by what their label has in it: exact, then beginnings, words, anything; the most frequent first."""
-    return reply(await at.compute(at.explorer.entities, given.q, given.limit))
+    return reply(await at.compute_now(at.explorer.entities, given.q, given.limit))
 
 
 @router.get("/relations", responses=described(schema.Relations))
 async def relations(at: At, given: Annotated[schema.RelationParams, Query()]) -> Response:
     """Relations by what their label has in it."""
-    return reply(await at.compute(at.explorer.relations, given.q, given.limit))
+    return reply(await at.compute_now(at.explorer.relations, given.q, given.limit))
 
 
 @router.get("/predict", responses=described(schema.Predicted, 404))
