@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
-import os
 import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from killing import same, starter, tables
 from small_models import random_model
 
 import kgem
@@ -25,8 +24,6 @@ from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
-from kgem.store import read_store
-from kgem.use.artifact import KIND, VERSION
 from kgem.use.fitting import fit, settings
 from kgem.use.growing import new_folder, plan_update, read_given, same_questions, update
 from kgem.use.model import Model
@@ -237,16 +234,6 @@ def begin(folder: Path, model: Model) -> Run:
     return Run.create(folder, planned.prepared, planned.config, origin="update")
 
 
-def tables(folder: Path) -> dict[str, torch.Tensor]:
-    return read_store(folder / "model", kind=KIND, version=VERSION).tensors
-
-
-def same(one: Path, other: Path) -> bool:
-    a, b = tables(one), tables(other)
-    logs = [[record | {"seconds": 0} for record in read_log(folder)] for folder in (one, other)]
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) and logs[0] == logs[1]
-
-
 @pytest.fixture(scope="module")
 def whole(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
@@ -277,34 +264,9 @@ def test_stopped_and_resumed_it_ends_the_same(epoch: int, model: Model, whole: P
     assert same(tmp_path / "run", whole)
 
 
-def work(folder: str, fsyncs: int) -> None:
-    """In a process of its own: carry a run on, and die at an fsync, which is inside some write, if at all."""
-    torch.set_num_threads(1)
-    real, count = os.fsync, 0
-
-    def fatal(handle: int) -> None:
-        nonlocal count
-        count += 1
-        if count == fsyncs:
-            os.kill(os.getpid(), signal.SIGKILL)
-        real(handle)
-
-    os.fsync = fatal
-    with Run.open(Path(folder)) as run:
-        run.carry_on()
-
-
 @pytest.fixture(scope="module")
 def start() -> Callable[..., Any]:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["kgem.use.run", "torch._dynamo", "pytest", "obvious", __name__])
-
-    def begin_process(folder: Path, fsyncs: int = 0) -> Any:
-        process = context.Process(target=work, args=(str(folder), fsyncs))
-        process.start()
-        return process
-
-    return begin_process
+    return starter()
 
 
 def test_killed_inside_writes_and_resumed_it_ends_the_same_to_the_bit(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
-import os
 import random
 import shutil
 import signal
@@ -15,14 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+from killing import same, starter, tables
 
 from kgem import store
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError, RunBusy
 from kgem.fit import checkpoint
 from kgem.settings import to_toml
-from kgem.store import read_store
-from kgem.use import artifact, fitting
+from kgem.use import fitting
 from kgem.use import run as running
 from kgem.use.budget import epochs_left, longest, within_budget
 from kgem.use.fitting import Prepared, fit, settings
@@ -57,17 +55,6 @@ def begin(folder: Path, **more: Any) -> Run:
     return Run.create(folder, Prepared(GRAPH, None), small(**more))
 
 
-def tables(folder: Path) -> dict[str, torch.Tensor]:
-    return read_store(folder / "model", kind=artifact.KIND, version=artifact.VERSION).tensors
-
-
-def same(one: Path, other: Path) -> bool:
-    """Whether models and logs are the same, but for the time that epochs took."""
-    a, b = tables(one), tables(other)
-    logs = [[record | {"seconds": 0} for record in read_log(folder)] for folder in (one, other)]
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) and logs[0] == logs[1]
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing disturbed."""
@@ -92,35 +79,9 @@ def resume(folder: Path) -> None:
 # killed
 
 
-def work(folder: str, fsyncs: int) -> None:
-    """In a process of its own: carry a run on, and die at an fsync, which is inside some write, if at all."""
-    torch.set_num_threads(1)
-    real, count = os.fsync, 0
-
-    def fatal(handle: int) -> None:
-        nonlocal count
-        count += 1
-        if count == fsyncs:
-            os.kill(os.getpid(), signal.SIGKILL)
-        real(handle)
-
-    os.fsync = fatal
-    with Run.open(Path(folder)) as run:
-        run.carry_on()
-
-
 @pytest.fixture(scope="module")
 def start() -> Callable[..., Any]:
-    """Starts processes that have torch, and what its optimisers import late, already: they begin at once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["kgem.use.run", "torch._dynamo", "pytest", "obvious", __name__])
-
-    def begin_process(folder: Path, fsyncs: int = 0) -> Any:
-        process = context.Process(target=work, args=(str(folder), fsyncs))
-        process.start()
-        return process
-
-    return begin_process
+    return starter()
 
 
 @pytest.mark.parametrize("seed", [0, 1])

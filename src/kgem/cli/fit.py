@@ -195,9 +195,10 @@ def tell_plan(run: Run) -> None:
     if config.run.time_budget is not None:
         say(f"about {each:.2g} s an epoch; lengths are chosen to fit into {duration(config.run.time_budget)}")
     else:
+        less = ", usually less, because phases end when validation no longer gains"
         say(
-            f"about {each:.2g} s an epoch and at most {left:,} epochs: {duration(1.3 * each * left)}, usually less, "
-            "because phases end when validation no longer gains"
+            f"about {each:.2g} s an epoch and at most {left:,} epochs: {duration(1.3 * each * left)}"
+            f"{less if run.prepared.warm is None else ''}"  # an update has its length
         )
     say(f"run folder: {plain(run.folder)}")
     if run.is_in_tensorboard:
