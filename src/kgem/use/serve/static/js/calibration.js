@@ -76,7 +76,7 @@ function bins(reliability) {
       count,
       confidence: confidence[i],
       accuracy: accuracy[i],
-      range: `${Math.round(100 * edges[i])}–${Math.round(100 * edges[i + 1])}\u00a0%`,
+      range: `${Math.round(100 * edges[i])}–\u2060${Math.round(100 * edges[i + 1])}\u00a0%`,
     }))
     .filter((bin) => bin.count > 0);
 }
