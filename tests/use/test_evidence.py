@@ -96,6 +96,7 @@ def test_costs_of_search_and_fit() -> None:
     assert one["epochs_to_the_best"] == {"search": 31, "fit": 5}
     rows = cost_table([document]).rows
     assert rows[0][1] == "search, 4 trials" and rows[1][-4:] == ["5", "25%", "5%", "yes"]
+    assert rows[2][1] == "the same fit, mode auto" and rows[2][3].startswith("0.7") and rows[2][-1] == "yes"
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert "<svg" in figure_svg(pictures.cost_figure(document))
     with pytest.raises(InputError, match="no search"):
