@@ -35,7 +35,7 @@ class Plan:
     pykeen: Peer
     say: Callable[[str], None]
     rounds: int = 3
-    turn: float = 1.5  # seconds that a turn should take in the short version
+    turn: float = 1.0  # seconds that a turn should take in the short version
 
     @property
     def log(self) -> Path:
@@ -219,7 +219,7 @@ def data(plan: Plan) -> dict[str, Any]:
 
 def serve(plan: Plan) -> dict[str, Any]:
     """The explorer: an answer to one client, and fifty clients at once."""
-    command = [sys.executable, "-m", "bench.serve_load", "20" if plan.long else "4"]
+    command = [sys.executable, "-m", "bench.serve_load", "20" if plan.long else "2"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise WorkerFailed(f"bench.serve_load ended with code {done.returncode}")
