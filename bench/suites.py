@@ -59,7 +59,9 @@ def _epoch(plan: Plan, graph: str) -> dict[str, Any]:
     plan.say(f"  {graph}")
     contestants = {"ours": "ours", "pykeen": "pykeen_worker"}
     if plan.long or graph == GRAPHS[0]:
-        contestants |= {"plain": "plain", "lean": "lean"}
+        contestants["plain"] = "plain"
+    if plan.long:
+        contestants["lean"] = "lean"
     with _contestants(plan, graph, contestants) as (workers, about), plan.worker("floor") as floor:
         queries, facts = about["queries"], 2 * about["facts"]["train"]
         items = {"ours": queries, "pykeen": queries, "plain": facts, "lean": facts}
