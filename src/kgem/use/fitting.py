@@ -108,8 +108,9 @@ class Training:
         self.spent = spent  # seconds before this process
         self._begun = time.perf_counter()
         self._on_epoch = on_epoch
-        validate, validate_blend = validator(data, config.seed), blend_validator(data, config.seed)
-        self.phases = ThreePhases(data, config, validate, self._after_epoch, warm, validate_blend)
+        validate = validator(data, config.seed)
+        together = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
+        self.phases = ThreePhases(data, config, validate, self._after_epoch, warm, together)
 
     @property
     def seconds(self) -> float:
@@ -220,20 +221,12 @@ def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> 
     return Prepared(made, {"seed": seed, **report.to_dict()})
 
 
-def validator(data: Dataset, seed: int = 0) -> Callable[[Embeddings], float] | None:
+def validator(data: Dataset, seed: int = 0) -> Callable[[Scorer | Embeddings], float] | None:
     """Filtered MRR on validation, on a fixed sample of it if it is huge; None without validation facts."""
     if not len(data.valid):
         return None
     facts = _sample(data.reciprocal(data.valid), VALIDATION_QUERIES, seed)
-    return lambda embeddings: _mrr(embeddings, facts, data)
-
-
-def blend_validator(data: Dataset, seed: int = 0) -> Callable[[Embeddings, Embeddings], float] | None:
-    """The same for two models that answer together."""
-    if not len(data.valid):
-        return None
-    facts = _sample(data.reciprocal(data.valid), VALIDATION_QUERIES, seed)
-    return lambda one, other: _mrr(BlendScorer([one, other]), facts, data)
+    return lambda model: _mrr(model, facts, data)
 
 
 def finish(
