@@ -111,6 +111,28 @@ def test_single_precision_is_as_good_as_it_can_be() -> None:
     assert_same(run("distmult", problem), obvious("distmult", problem), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("n", [5, 64, 513, 2000])
+@pytest.mark.parametrize("name", ["distmult", "complex"])
+def test_rounded_products_are_right_to_their_digits(name: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bfloat16 has eight bits: errors of the size of a few roundings, padding and blocks unseen."""
+    monkeypatch.setattr(kernels, "BLOCK_BYTES", 1)
+    problem = make_problem(n, 40, d=32, scale=0.3, dtype=torch.float32)
+    kernel = SoftmaxKernel(ALL_SCORES[name], n, torch.bfloat16, CPU)
+    assert kernel.block < 40
+    for a, b in zip(run(name, problem, kernel=kernel), obvious(name, problem), strict=True):
+        assert a.dtype != torch.bfloat16
+        assert float((a.double() - b).norm() / b.norm()) < 0.02
+
+
+def test_rounding_has_no_side() -> None:
+    """Losses over many batches err upwards and downwards: their mean is closer to the exact one than each of them."""
+    problems = [make_problem(300, b, d=16, scale=0.5, dtype=torch.float32) for b in range(100, 140)]
+    kernel = SoftmaxKernel(ALL_SCORES["distmult"], 300, torch.bfloat16, CPU)
+    errors = [run("distmult", p, kernel=kernel)[0].double() / obvious("distmult", p)[0] - 1 for p in problems]
+    assert float(torch.stack(errors).abs().max()) < 2e-3
+    assert abs(float(torch.stack(errors).mean())) < 3e-4
+
+
 @pytest.mark.parametrize("name", ["transe-l1", "transe-l2"])
 def test_single_precision_is_as_good_where_queries_are_next_to_tails(name: str) -> None:
     """The gradient of a small distance is its direction: wrong distances would make it wrong altogether."""

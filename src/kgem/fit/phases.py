@@ -98,7 +98,8 @@ class ThreePhases:
             dtype=getattr(torch, config.dtype),
             device=config.device,
         )
-        self.objective = SoftmaxObjective(data.query_index, self._start, self.prior)
+        products = torch.bfloat16 if config.run.products == "bfloat16" else None
+        self.objective = SoftmaxObjective(data.query_index, self._start, self.prior, products=products)
         relations = np.tile(data.relation_counts, 2 if config.model.reciprocal else 1)
         self._counts = (data.entity_counts, relations)
         self._negatives = self._generator("negatives")

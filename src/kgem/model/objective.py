@@ -106,12 +106,22 @@ class _Pieces:
 class SoftmaxObjective:
     """Eqs. 5 and 10: the exact softmax over all entities, with reciprocal facts or two-sided."""
 
-    def __init__(self, index: QueryIndex, like: Embeddings, prior: Prior, *, max_tails: int | None = None) -> None:
+    def __init__(
+        self,
+        index: QueryIndex,
+        like: Embeddings,
+        prior: Prior,
+        *,
+        max_tails: int | None = None,
+        products: torch.dtype | None = None,
+    ) -> None:
+        """`products` is the type in which scores that are products are computed; None: that of the tables."""
         entities = like.entities
+        dtype = products if products is not None and like.score.bilinear else entities.dtype
         self._pieces = _Pieces.cut(index, max_tails, entities.device)
         self._prior = prior
         self._gradients = Gradients(torch.empty_like(entities), torch.empty_like(like.relations))
-        self._kernel = SoftmaxKernel(like.score, len(entities), entities.dtype, entities.device)
+        self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device)
         self.n_items = len(self._pieces)
         self.n_facts = len(index.tails)
 
