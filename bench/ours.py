@@ -66,12 +66,18 @@ class Ours:
     def _start(self, embeddings: Embeddings, index: QueryIndex, batch: int) -> None:
         self.embeddings = embeddings
         self.strengths = Strengths(*(torch.full((len(table),), STRENGTH) for table in embeddings.tables()))
+        self.index = index
         self.objective = SoftmaxObjective(index, embeddings, PRIOR)
         self.config = config = TrainConfig.model_validate({"batch_size": batch})
         self.state = PointState.start(embeddings, config, torch.Generator().manual_seed(1))
         self.schedule = Schedule(config.learning_rate, config.half_life)
         self.em_config = EMConfig.model_validate({"batch_size": batch})
         self.em: EMState | None = None
+
+    def round_products(self) -> dict[str, Any]:
+        """From now on with products in bfloat16."""
+        self.objective = SoftmaxObjective(self.index, self.embeddings, PRIOR, products=torch.bfloat16)
+        return {}
 
     def steps(self, steps: int) -> dict[str, Any]:
         """The library's own epoch, cut off after some steps."""
@@ -149,6 +155,7 @@ if __name__ == "__main__":
     handlers: dict[str, Callable[..., dict[str, Any]]] = {
         "export": export,
         "load": ours.load,
+        "round_products": ours.round_products,
         "steps": ours.steps,
         "em_steps": ours.em_steps,
         "save": ours.save,

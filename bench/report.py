@@ -11,6 +11,7 @@ __all__ = ["claims", "table", "write_into"]
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
 TITLES = {
     "ours": "kgem",
+    "rounded": "kgem, products in bfloat16",
     "pykeen": "PyKEEN, LCWA",
     "plain": "plain PyTorch loop over facts",
     "lean": "the same loop with one product instead of two",

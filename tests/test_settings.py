@@ -33,6 +33,11 @@ def test_none_is_no_value_where_there_may_be_none() -> None:
         Config.model_validate({"em": {"patience": "none"}})
 
 
+def test_settings_that_contradict_each_other_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="^dtype float64 asks for more digits"):
+        settings(None, {"dtype": "float64", "run.products": "bfloat16"})
+
+
 @pytest.mark.parametrize(
     ("text", "name", "value"),
     [

@@ -160,6 +160,12 @@ class Config(Section):
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
     dtype: Literal["float32", "float64"] = Field("float32", description="of all tables")
 
+    @model_validator(mode="after")
+    def _one_precision(self) -> Config:
+        if self.dtype == "float64" and self.run.products == "bfloat16":
+            raise ValueError("dtype float64 asks for more digits than run.products bfloat16 leaves: choose one of them")
+        return self
+
 
 def paper_recipe() -> dict[str, Any]:
     """The paper's recipe as its authors' code has it, as overrides: no tempering, T_E epochs, no race.

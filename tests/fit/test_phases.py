@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig
+from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig, RunConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
 from kgem.errors import Collapsed
@@ -169,6 +169,20 @@ def test_a_fit_goes_on_from_any_epoch_bit_for_bit(config: Config) -> None:
         got = fit.tensors()
         assert got.keys() == want.keys()
         assert all(torch.equal(got[name], want[name]) for name in want), epoch
+
+
+def test_rounded_products_learn_as_exact_ones_do() -> None:
+    """All three phases end near where they would: the rounding is noise beside that of the minibatches."""
+    ends = {}
+    for products in ("exact", "bfloat16"):
+        log = Log()
+        config = TINY.model_copy(update={"run": RunConfig(products=products)})
+        run(ThreePhases(DATA, config, mrr_on(DATA, "train"), log))
+        ends[products] = {phase: (loss, mrr) for phase, _, loss, mrr in log.lines}
+    assert ends["exact"] != ends["bfloat16"]
+    for phase, (loss, mrr) in ends["exact"].items():
+        assert ends["bfloat16"][phase][0] == pytest.approx(loss, rel=0.02), phase
+        assert ends["bfloat16"][phase][1] == pytest.approx(mrr, rel=0.1), phase
 
 
 def test_the_cases_above_are_what_they_say() -> None:

@@ -192,7 +192,8 @@ def _explained(error: ValidationError) -> ConfigError:
         near = difflib.get_close_matches(name, [*known, *Config.model_fields], n=3)
         remedy = f"did you mean {', '.join(near)}?" if near else "settings are those of kgem.Config"
         return ConfigError(f"there is no setting {name!r}", remedy=remedy)
-    return ConfigError(f"{name} = {first['input']!r}: {first['msg']}", remedy="see the bounds in kgem.Config")
+    what = f"{name} = {first['input']!r}: {first['msg']}" if name else first["msg"].removeprefix("Value error, ")
+    return ConfigError(what, remedy="see the bounds in kgem.Config")
 
 
 def check_device(device: str) -> None:

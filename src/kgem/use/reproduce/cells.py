@@ -31,7 +31,7 @@ __all__ = [
 KIND = "kgem-table1-cell"
 VARIANTS = ("conventional", "em", "search")
 # What a run is on is written down, but does not make it another cell.
-CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device"}
+CARRIED_OUT = {"run.threads", "run.products", "run.checkpoint_seconds", "run.time_budget", "device"}
 
 
 @dataclass(frozen=True)
