@@ -34,7 +34,7 @@ def test_none_is_no_value_where_there_may_be_none() -> None:
 
 
 def test_settings_that_contradict_each_other_are_refused_in_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="^dtype float64 asks for more digits"):
+    with pytest.raises(ConfigError, match=r"^dtype float64 asks for more digits"):
         settings(None, {"dtype": "float64", "run.products": "bfloat16"})
 
 

@@ -142,8 +142,8 @@ class RunConfig(Section):
     threads: int | None = Field(None, ge=1, description="of the CPU; none: torch decides")
     products: Literal["exact", "bfloat16"] = Field(
         "exact",
-        description="the matrix products of training: as exact as dtype, or rounded to bfloat16, about twice as fast on "
-        "processors with instructions for it (avx512_bf16, amx_bf16), slower on others; validation stays exact",
+        description="the matrix products of training: as exact as dtype, or rounded to bfloat16, nearly twice as fast "
+        "on processors with instructions for it (avx512_bf16, amx_bf16), slower on others; validation stays exact",
     )
     time_budget: float | None = Field(None, gt=0, description="seconds that epochs are to fit into; none: no limit")
 
