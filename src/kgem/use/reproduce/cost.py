@@ -1,9 +1,16 @@
-"""The search that kgem replaces: what it found and what it cost, beside one fit, from cells of Table 1."""
+"""The search that kgem replaces: what it found and what it cost, beside one fit, from cells of Table 1.
+
+Search and fit are credited alike, at every epoch that was validated: with the best so far of whatever the log followed.
+That is one model in every trial of a search and in pre-training and EM of a fit; in re-training it is the blend of two
+if the fit's settings say so, and then the blend has a line of its own, and the one model is seen again only when the
+fit is over. What a run took beside its epochs is shared out over them, so that both lines end at the whole cost.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from kgem.errors import InputError
@@ -65,54 +72,96 @@ def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> d
 def _compared(search: Document, fit: Document) -> dict[str, Any]:
     sides = {"search": _search_side(search), "fit": _fit_side(fit)}
     one, other = sides["search"], sides["fit"]
-    best = one["curve"]["best"][-1]
     return {
         "seed": search["seed"],
         **sides,
         "ratio": {name: other[name] / one[name] for name in ("epochs", "seconds")},
         "gain": {split: other[split]["mrr"] - one[split]["mrr"] for split in ("valid", "test")},
-        # What each had spent when it first was as good as the best of the search.
-        "epochs_to_the_best": {name: _first(side["curve"], best) for name, side in sides.items()},
+        "epochs_to_the_best": _epochs_to_the_best(one, other),
+    }
+
+
+def _epochs_to_the_best(search: Document, fit: Document) -> dict[str, float | None]:
+    """What each had spent when it first was as good as the best of the search; None if it never was.
+
+    Logged figures are held against the best logged one, as both may be of a sample of validation, and the figures of
+    what the fit leaves behind against those of what the search does.
+    """
+    best = search["curve"]["best"][-1]
+    end = {
+        name: [fit["epochs"]] if found["valid"]["mrr"] >= search["valid"]["mrr"] else []
+        for name, found in {"fit": fit, "auto": fit["auto"]}.items()
+    }
+    logged = _first(fit["curve"], best)
+    together = [] if fit["blend"] is None else _first(fit["blend"], best)
+    return {
+        "search": min(_first(search["curve"], best)),
+        "fit": min([*logged, *end["fit"]], default=None),
+        "auto": min([*logged, *together, *end["auto"]], default=None),
     }
 
 
 def _search_side(document: Document) -> dict[str, Any]:
-    """A search one trial after the other; only what is finished can be used, so only ends of trials count."""
-    best: float | None = None
-    curve: Curve = {"epochs": [0.0], "seconds": [0.0], "best": [], "trial": []}
+    """A search one trial after the other; a trial that failed costs, and finds nothing."""
+    curve, ends = _Line(), _Line()
     for trial in document["trials"]:
-        mrr = trial["mrr"]
-        best = mrr if best is None else best if mrr is None else max(best, mrr)
-        curve["epochs"].append(curve["epochs"][-1] + trial["epochs"])
-        curve["seconds"].append(round(curve["seconds"][-1] + trial["seconds"], 3))
-        curve["best"].append(best or 0.0)
-        curve["trial"].append(mrr or 0.0)
-    return _side(document, "point", {name: values[-len(curve["best"]) :] for name, values in curve.items()})
+        before, columns = curve.spent(), trial["curve"]
+        mrrs = columns["mrr"] if trial["mrr"] is not None else [None] * trial["epochs"]
+        for epoch, (mrr, seconds) in enumerate(zip(mrrs, _shared_out(columns, trial["seconds"]), strict=True), 1):
+            curve.add(before[0] + epoch, before[1] + seconds, mrr)
+        ends.add(*curve.spent(), trial["mrr"])
+    return _side(document, "point", curve) | {"trials": {**ends.columns(), "mrr": ends.found}}
 
 
 def _fit_side(document: Document) -> dict[str, Any]:
-    """A fit epoch by epoch; the figures are those of one model, not of a blend of two."""
-    curve: Curve = {"epochs": [], "seconds": [], "best": []}
-    best, spent = 0.0, 0.0
-    columns = document["curve"]
-    for epoch, (mrr, seconds) in enumerate(zip(columns["mrr"], columns["seconds"], strict=True), 1):
-        best, spent = max(best, mrr or 0.0), spent + seconds
-        for name, value in {"epochs": epoch, "seconds": round(spent, 3), "best": best}.items():
-            curve[name].append(value)
-    return _side(document, chosen_mode(document, "single"), curve) | {
+    """A fit epoch by epoch: the line of one model, that of the blend, and the one model that the fit leaves behind."""
+    columns, one, blend = document["curve"], _Line(), _Line()
+    together = document["config"]["retrain"]["judge"] == "blend" and "em" in columns["phase"]
+    spent = _shared_out(columns, document["seconds"])
+    for epoch, (phase, mrr, seconds) in enumerate(zip(columns["phase"], columns["mrr"], spent, strict=True), 1):
+        (blend if together and phase == "retrain" else one).add(epoch, seconds, mrr)
+    return _side(document, chosen_mode(document, "single"), one) | {
+        "blend": blend.columns() if blend.found else None,
         "phases": document["epochs"],
         "auto": {"mode": document["mode"], **_figures(document, document["mode"])},
     }
 
 
-def _side(document: Document, mode: str, curve: Curve) -> dict[str, Any]:
+class _Line:
+    """The best so far against epochs and seconds spent."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+        self.seconds: list[float] = []
+        self.found: list[float] = []  # 0 where nothing was measured
+
+    def add(self, epochs: int, seconds: float, mrr: float | None) -> None:
+        """Mutates: what was found when so much was spent."""
+        self.epochs.append(epochs)
+        self.seconds.append(round(seconds, 3))
+        self.found.append(mrr or 0.0)
+
+    def spent(self) -> tuple[int, float]:
+        return (self.epochs[-1], self.seconds[-1]) if self.epochs else (0, 0.0)
+
+    def columns(self) -> Curve:
+        return {"epochs": [*self.epochs], "seconds": [*self.seconds], "best": [*accumulate(self.found, max)]}
+
+
+def _shared_out(columns: Document, total: float) -> list[float]:
+    """Seconds spent after each epoch, the last of them all that the run took."""
+    spent = list(accumulate(columns["seconds"]))
+    return [each * total / spent[-1] for each in spent] if spent and spent[-1] else spent
+
+
+def _side(document: Document, mode: str, line: _Line) -> dict[str, Any]:
     return {
         "cell": document["name"],
         "mode": mode,
         **_figures(document, mode),
         "epochs": sum(document["epochs"].values()),
         "seconds": document["seconds"],
-        "curve": curve,
+        "curve": line.columns(),
         **({"strength": document["strength"]["value"]} if "strength" in document else {}),
     }
 
@@ -122,10 +171,9 @@ def _figures(document: Document, mode: str) -> dict[str, Any]:
     return {split: {name: figures[name] for name in kept} for split, figures in document["metrics"][mode].items()}
 
 
-def _first(curve: Mapping[str, Sequence[float]], best: float) -> float | None:
-    """Epochs spent when the curve first reaches a value; None if it never does."""
-    reached = (epochs for epochs, value in zip(curve["epochs"], curve["best"], strict=True) if value >= best)
-    return next(reached, None)
+def _first(curve: Mapping[str, Sequence[float]], best: float) -> list[float]:
+    """Epochs spent when the curve first reaches a value; nothing if it never does."""
+    return [epochs for epochs, value in zip(curve["epochs"], curve["best"], strict=True) if value >= best][:1]
 
 
 def cost_table(documents: Iterable[Document]) -> Table:
@@ -151,7 +199,8 @@ def cost_table(documents: Iterable[Document]) -> Table:
             lines.append([name, "the same fit, mode auto", *_auto_columns(document), "yes" if met else "no"])
     columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "epochs to the best"]
     notes = [
-        "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best.",
+        "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best; "
+        "both are looked at after every epoch. While a fit re-trains for the blend, its one model is seen only at the end.",
         "The last columns: what the fit took of the search's cost, and whether it reached at least "
         "the best of the search on validation with at most a quarter of its epochs. The fit's own row is that of one "
         "model; mode auto may have chosen the blend of two that the fit leaves behind.",
@@ -171,7 +220,8 @@ def _auto_columns(document: Document) -> list[str]:
     autos = [seed["fit"]["auto"] for seed in document["seeds"]]
     figures = [mean_and_spread([auto[split]["mrr"] for auto in autos]) for split in ("valid", "test")]
     shares = [f"{document['ratio'][key]:.0%}" for key in ("epochs", "seconds")]
-    return [str(len(autos)), *figures, "", "", "", *shares]
+    reached = _spent([seed["epochs_to_the_best"]["auto"] for seed in document["seeds"]])
+    return [str(len(autos)), *figures, "", "", reached, *shares]
 
 
 def _spent(epochs: Sequence[float | None]) -> str:

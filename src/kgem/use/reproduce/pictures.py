@@ -20,7 +20,7 @@ MODE_COLOURS = {"point": GREEN, "mean": ORANGE, "bayes": BLUE, "blend": PURPLE}
 
 
 def cost_figure(document: Document) -> Figure:
-    """Validation MRR against compute spent: the best so far of the search, and of one fit."""
+    """Validation MRR against compute spent: the best so far of the search, of the fit's one model and of its blend."""
     with style():
         figure = empty_figure(9.2, 3.9)
         panels = figure.subplots(1, 2, sharey=True)
@@ -30,27 +30,41 @@ def cost_figure(document: Document) -> Figure:
             axes.set(xlabel=f"{unit} spent")
             axes.set_xlim(left=0)
         panels[0].set_ylabel("validation MRR (filtered), best so far")
-        low = min(min(seed["search"]["curve"]["best"]) for seed in document["seeds"])
-        high = max(max(*seed["search"]["curve"]["best"], *seed["fit"]["curve"]["best"]) for seed in document["seeds"])
+        low, high = _span(document["seeds"])
         margin = max(high - low, 0.02)
         panels[0].set_ylim(low - 1.5 * margin, high + 0.3 * margin)
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=4)
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
         return figure
 
 
+def _span(seeds: Sequence[Document]) -> tuple[float, float]:
+    """From what the first trial of a search found, or a fit that found less, to the best of all lines."""
+    ends = [curve["best"][-1] for seed in seeds for curve in _lines(seed)]
+    ends += [seed["fit"]["valid"]["mrr"] for seed in seeds]
+    return min(*ends, *(min(filter(None, seed["search"]["trials"]["best"])) for seed in seeds)), max(ends)
+
+
+def _lines(seed: Document) -> list[Document]:
+    """The search's line, that of one model of the fit, and that of its blend if it has one."""
+    fit = seed["fit"]
+    return [seed["search"]["curve"], fit["curve"], *([] if fit["blend"] is None else [fit["blend"]])]
+
+
 def _draw_cost(axes: Axes, seed: Document, unit: str, *, first: bool) -> None:
-    """One seed's two lines; further seeds are fainter and without names."""
+    """One seed's lines; further seeds are fainter and without names."""
     alpha = 1.0 if first else 0.35
-    search, fit = seed["search"]["curve"], seed["fit"]["curve"]
-    names = ("search, best trial so far", "one trial of it", "one kgem fit") if first else (None, None, None)
-    axes.step(search[unit], search["best"], where="post", color=RED, alpha=alpha, label=names[0])
-    axes.scatter(search[unit], search["trial"], s=12, color=RED, alpha=0.5 * alpha, linewidths=0, label=names[1])
-    axes.plot(fit[unit], fit["best"], color=BLUE, alpha=alpha, label=names[2])
-    axes.scatter(fit[unit][-1:], fit["best"][-1:], s=34, color=BLUE, alpha=alpha, zorder=3, linewidths=0)
+    trials, fit = seed["search"]["trials"], seed["fit"]
+    names = ("search, best so far", "one kgem fit, one model", "the same fit, blend of two models")
+    for curve, colour, name in zip(_lines(seed), (RED, BLUE, PURPLE), names, strict=False):
+        axes.step(curve[unit], curve["best"], where="post", color=colour, alpha=alpha, label=name if first else None)
+    label = "one trial of the search" if first else None
+    axes.scatter(trials[unit], trials["mrr"], s=12, color=RED, alpha=0.5 * alpha, linewidths=0, label=label)
+    label = "what the fit leaves, one model" if first else None
+    axes.scatter([fit[unit]], [fit["valid"]["mrr"]], s=34, color=BLUE, alpha=alpha, zorder=3, linewidths=0, label=label)
     if first:
-        name = "the best of the search"
-        axes.axhline(search["best"][-1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1, label=name)
+        best, name = seed["search"]["curve"]["best"][-1], "the best of the search"
+        axes.axhline(best, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1, label=name)
 
 
 def frequency_figure(document: Document) -> Figure:
