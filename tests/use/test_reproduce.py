@@ -17,6 +17,7 @@ import torch
 
 from kgem.config import Config
 from kgem.errors import Damaged, InputError
+from kgem.fit.phases import LEAST_BETA
 from kgem.use.budget import longest, within_budget
 from kgem.use.fitted import MODES
 from kgem.use.fitting import Prepared, settings
@@ -25,6 +26,8 @@ from kgem.use.reproduce.cells import Cell, cells, changed_settings, graph_name, 
 from kgem.use.reproduce.documents import write_json
 from kgem.use.reproduce.making import Maker
 from kgem.use.reproduce.published import published
+from kgem.use.reproduce.results_page import results_page
+from kgem.use.reproduce.settled import SETTLED, complete, settled_table
 from kgem.use.reproduce.table1 import aims, rows_of, table1, write_tables
 from kgem.use.reproduce.tables import mean_and_spread
 from kgem.use.run import Run
@@ -124,6 +127,34 @@ def test_the_variants_differ_in_what_they_say(tmp_path: Path) -> None:
     kept = sorted(path.name for path in (tmp_path / search["name"]).glob("trial-*"))
     assert kept == [f"trial-{best['number']:03d}"], "the runs of the others are removed"
     assert [len(trial["curve"]["mrr"]) for trial in search["trials"]] == [trial["epochs"] for trial in search["trials"]]
+
+
+def test_a_cell_says_what_its_fit_settled_on_and_an_older_one_is_completed(tmp_path: Path) -> None:
+    document = made(tmp_path / "runs")
+    winner = document["curve"]["candidate"][-1]
+    assert tuple(document["mix"]) == base().retrain.candidates[winner] and document["shared"] == 1.0
+    assert document["beta"] == LEAST_BETA, "so small a graph is tempered as far as that goes"
+    assert not set(SETTLED) & made(tmp_path / "runs", "conventional").keys(), "it has nothing to settle"
+    path = tmp_path / f"{document['name']}.json"
+    older = {name: value for name, value in document.items() if name not in ("beta", "shared")}
+    write_json(path, older)
+    write_tables(tmp_path)
+    assert read_cell(path) == document
+    table = settled_table([document, older])
+    assert table is not None and len(table.rows) == 1 and settled_table([older]) is None
+    mix = [f"{each:g}" for each in document["mix"]]
+    assert table.rows[0][4:8] == ["0.01", f"1 x {base().pretrain.strength:.3g}", *mix]
+    assert "What the fits settled on" in (tmp_path / "table1.md").read_text()
+    write_json(tmp_path / "table1" / path.name, document)
+    assert table.markdown(3).strip() in results_page("{{settled}}", tmp_path).text
+
+
+@pytest.mark.parametrize("change", [{"seconds": 0.5}, {"run": "nowhere"}])
+def test_a_cell_is_not_completed_from_another_run(change: dict[str, Any], tmp_path: Path) -> None:
+    document = made(tmp_path / "runs")
+    older = {name: value for name, value in document.items() if name not in SETTLED} | change
+    write_json(tmp_path / f"{document['name']}.json", older)
+    assert complete(tmp_path) == [] and read_cells(tmp_path) == [older]
 
 
 @pytest.mark.parametrize(("variant", "epochs"), [("em", 1), ("em", 5), ("search", 1), ("conventional", 1)])
@@ -290,6 +321,7 @@ def document(graph: str, variant: str, seed: int, mrr: float, **more: Any) -> di
         },
         "epochs": {"pretrain": 10, "em": 20, "retrain": 5},
         "seconds": 60.0,
+        "run": "nowhere",
         **more,
     }
 

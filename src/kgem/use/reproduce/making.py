@@ -25,6 +25,7 @@ from kgem.use.model import Model
 from kgem.use.reproduce.cells import CARRIED_OUT, KIND, Cell
 from kgem.use.reproduce.documents import VERSION, make_folder, write_json
 from kgem.use.reproduce.origin import machine, now, versions
+from kgem.use.reproduce.settled import settled_of
 from kgem.use.run import LENGTHS, Run, is_run, read_log
 
 __all__ = ["Maker", "fit_curve", "graph_facts"]
@@ -76,7 +77,7 @@ class Maker:
             **self._measured(model, ("point",) if conventional else MODES),
             "epochs": dict(model.provenance["epochs"]),
             "seconds": model.provenance["seconds"],
-            "mix": list(model.provenance["mix"]),
+            **({} if conventional else settled_of(model.provenance)),
             "events": list(model.provenance["events"]),
             "curve": fit_curve(read_log(folder)),
             "run": str(folder),

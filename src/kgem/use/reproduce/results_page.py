@@ -1,8 +1,8 @@
 """docs/results.md: prose from a template, every figure and picture in it from the JSON files under results/.
 
-In the template {{table1}}, {{aims}}, {{details}}, {{search}}, {{frequency}}, {{strengths}}, {{calibration}}, {{doubt}}
-and {{sources}} stand for tables (with their pictures), and {{value FILE PATH FORMAT}} for one figure:
-{{value table1/umls-complex-50-em-0.json metrics.point.test.mrr .3f}}.
+In the template {{table1}}, {{aims}}, {{details}}, {{settled}}, {{search}}, {{frequency}}, {{strengths}},
+{{calibration}}, {{doubt}} and {{sources}} stand for tables (with their pictures), and {{value FILE PATH FORMAT}} for
+one figure: {{value table1/umls-complex-50-em-0.json metrics.point.test.mrr .3f}}.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from kgem.errors import InputError
 from kgem.use.reproduce import cells, cost, doubt, frequency
-from kgem.use.reproduce.documents import Document, read_folder
+from kgem.use.reproduce.documents import Document, check_sources, read_folder
 from kgem.use.reproduce.pictures import calibration_figure, cost_figure, frequency_figure, slope_figure
+from kgem.use.reproduce.settled import settled_table
 from kgem.use.reproduce.table1 import aims, details, table1
 from kgem.use.reproduce.tables import Table
 
@@ -57,11 +58,16 @@ def results_page(
         name: [each for each in read_folder(results / name, kind) if only(f"{name}/{each['name']}.json")]
         for name, kind in FOLDERS.items()
     }
+    if not any(documents.values()):
+        remedy = "name the folder that has table1/ in it: --results FOLDER"
+        raise InputError("there are no results in this folder", where=str(results), remedy=remedy)
+    _check_sources(documents, results)
     page = Page()
     writers: Mapping[str, Callable[[], str]] = {
         "table1": lambda: _joined(table1(documents["table1"])),
         "aims": lambda: _joined([aims(documents["table1"])], NO_AIMS),
         "details": lambda: _joined([details(documents["table1"])] if documents["table1"] else []),
+        "settled": lambda: _joined([settled_table(documents["table1"])]),
         "search": lambda: _with_pictures(page, "search", documents, cost.cost_table, _cost_picture, images),
         "frequency": lambda: _with_pictures(
             page, "frequency", documents, frequency.frequency_table, _frequency_picture, images
@@ -86,6 +92,14 @@ def results_page(
 
     page.text = _PLACE.sub(fill, template)
     return page
+
+
+def _check_sources(documents: Mapping[str, Sequence[Document]], results: Path) -> None:
+    """What was made from cells must be of the cells as they are now."""
+    known = {each["name"]: each for each in documents["table1"]}
+    for folder, group in documents.items():
+        for document in group if folder != "table1" else ():
+            check_sources(document, str(results / folder / f"{document['name']}.json"), known)
 
 
 def _joined(tables: Sequence[Table | None], otherwise: str = NOTHING) -> str:
@@ -139,19 +153,24 @@ def _calibration_picture(document: Document) -> tuple[str, str, Draw]:
 def _sources(documents: Mapping[str, Sequence[Document]]) -> Table:
     """Every file: what made it, with which seed, in what time, from which run."""
     lines = []
+    known = {each["name"]: each for each in documents["table1"]}
     for folder, group in documents.items():
         for document in group:
             seeds = document.get("seed", document.get("seeds", ""))
             if isinstance(seeds, list):
                 seeds = ", ".join(str(each["seed"] if isinstance(each, dict) else each) for each in seeds)
-            took = "" if "epochs" not in document else f"{sum(document['epochs'].values()):,}"
-            seconds = f"{document['seconds']:,.0f}" if "seconds" in document else ""
+            used = [known[each["cell"]] for each in document.get("sources", [])] or [document]
+            took = f"{sum(sum(cell['epochs'].values()) for cell in used):,}"
+            seconds = f"{sum(cell['seconds'] for cell in used):,.0f}"
+            runs = ", ".join(f"`{cell['run']}`" for cell in used)
             commit = document["versions"].get("commit", document["versions"].get("kgem", ""))
             file = f"`{folder}/{document['name']}.json`"
-            made = [f"`{document['command']}`", f"`{document['run']}`" if "run" in document else ""]
-            lines.append([file, *made, document["finished"], commit, str(seeds), took, seconds])
-    columns = ["file under results/", "command", "run", "finished", "commit", "seeds", "epochs", "seconds"]
-    return Table("Where every figure comes from", columns, lines, 5)
+            lines.append(
+                [file, f"`{document['command']}`", runs, document["finished"], commit, str(seeds), took, seconds]
+            )
+    columns = ["file under results/", "command", "runs", "finished", "commit", "seeds", "epochs", "seconds"]
+    note = "A file that was made from cells of table1/ has the runs, epochs and seconds of all these cells."
+    return Table("Where every figure comes from", columns, lines, 5, notes=[note])
 
 
 def _value(results: Path, words: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from kgem.errors import InputError
 from kgem.use.reproduce.cells import read_cells
 from kgem.use.reproduce.documents import Document, write_text
 from kgem.use.reproduce.published import Figure, published
+from kgem.use.reproduce.settled import complete, settled_table
 from kgem.use.reproduce.tables import Table, html_page, mean_and_spread
 
 __all__ = ["Row", "aims", "chosen_mode", "details", "rows_of", "table1", "write_tables"]
@@ -201,13 +202,14 @@ def details(documents: Sequence[Document]) -> Table:
 
 
 def write_tables(results: Path) -> list[Path]:
-    """Mutates the folder: table1.md and table1.html from the cells in it."""
+    """Mutates the folder: completes its cells, and writes table1.md and table1.html from them."""
+    complete(results)
     documents = read_cells(results)
     if not documents:
         remedy = "run kgem reproduce table1 without --tables-only first"
         raise InputError("there are no cells of Table 1 in this folder", where=str(results), remedy=remedy)
-    aimed = aims(documents)
-    tables = [*table1(documents), *([aimed] if aimed else []), details(documents)]
+    made = [*table1(documents), aims(documents), details(documents), settled_table(documents)]
+    tables = [table for table in made if table is not None]
     lead = "Our figures beside the published ones. Made by kgem reproduce table1 from the JSON files beside this page."
     texts = {
         "table1.md": "\n".join([f"{lead}\n", *(table.markdown() for table in tables)]),
