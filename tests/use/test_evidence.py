@@ -22,7 +22,7 @@ from kgem.use.fitted import MODES
 from kgem.use.model import Model
 from kgem.use.reproduce import pictures
 from kgem.use.reproduce.cost import compare_costs, cost_table, pairs
-from kgem.use.reproduce.documents import write_json
+from kgem.use.reproduce.documents import made_from, write_json
 from kgem.use.reproduce.doubt import area_under_roc, calibration_document, calibration_table, doubt, doubt_table
 from kgem.use.reproduce.frequency import by_frequency, frequency_table, groups, slope_table
 from kgem.use.reproduce.results_page import results_page
@@ -59,24 +59,32 @@ def cell(variant: str, seed: int = 0, **more: Any) -> dict[str, Any]:
     }
 
 
-def trial(number: int, mrr: float | None, epochs: int) -> dict[str, Any]:
+def trial(number: int, mrr: float | None, mrrs: list[float | None]) -> dict[str, Any]:
+    """Of 10 seconds an epoch, half of them not in the log."""
+    n = len(mrrs)
+    curve = {"phase": ["pretrain"] * n, "candidate": [0] * n, "mrr": mrrs, "seconds": [5.0] * n}
     done = "done" if mrr is not None else "failed"
-    return {"number": number, "mrr": mrr, "epochs": epochs, "seconds": 10.0 * epochs, "outcome": done}
+    return {"number": number, "mrr": mrr, "epochs": n, "seconds": 10.0 * n, "outcome": done, "curve": curve}
 
 
 def search_cell(seed: int = 0) -> dict[str, Any]:
-    trials = [trial(1, 0.4, 20), trial(2, None, 1), trial(3, 0.5, 10), trial(4, 0.45, 9)]
+    """Its best is found in the fourth epoch of its third trial, whose tenth is its last."""
+    third = [0.3, 0.42, 0.45, 0.5, *[0.4] * 6]
+    trials = [trial(1, 0.4, [0.4] * 20), trial(2, None, [0.9]), trial(3, 0.5, third), trial(4, 0.45, [0.45] * 9)]
     epochs = {"pretrain": 40, "em": 0, "retrain": 0}
     more: dict[str, Any] = {"strength": {"value": 0.1, "why": ""}, "trials": trials, "epochs": epochs}
-    return cell("search", seed, seconds=400.0, **more)
+    return cell("search", seed, seconds=400.0, strengths=[0.01, 1.0], **more)
 
 
-def fit_cell(seed: int = 0) -> dict[str, Any]:
-    mrrs = [0.1, 0.35, None, 0.3, 0.52, 0.51, 0.55, 0.2, 0.55, 0.55]
-    curve = {"phase": ["em"] * 10, "candidate": [None] * 10, "mrr": mrrs, "seconds": [2.0] * 10}
+def fit_cell(seed: int = 0, judge: str = "blend") -> dict[str, Any]:
+    """Its blend is as good as the search in the ninth epoch, its one model only when it is over."""
+    phases = ["pretrain"] * 3 + ["em"] * 4 + ["retrain"] * 3
+    mrrs = [0.1, 0.35, None, 0.3, 0.42, 0.41, 0.45, 0.2, 0.65, 0.7]
+    curve = {"phase": phases, "candidate": [None] * 10, "mrr": mrrs, "seconds": [1.0] * 10}
     metrics = {"point": figures(0.55), "mean": figures(0.5), "bayes": figures(0.4), "blend": figures(0.7)}
     epochs = {"pretrain": 3, "em": 4, "retrain": 3}
-    return cell("em", seed, mode="blend", metrics=metrics, curve=curve, epochs=epochs, seconds=20.0)
+    more: dict[str, Any] = {"curve": curve, "epochs": epochs, "config": {"retrain": {"judge": judge}}}
+    return cell("em", seed, mode="blend", metrics=metrics, seconds=20.0, **more)
 
 
 # search against fit
@@ -90,25 +98,51 @@ def test_costs_of_search_and_fit() -> None:
     assert document["gain"] == {"valid": pytest.approx(0.05), "test": pytest.approx(0.05)}, "of one model, no blend"
     one = document["seeds"][0]
     assert one["fit"]["mode"] == "point" and one["fit"]["auto"]["mode"] == "blend"
-    assert one["search"]["curve"]["epochs"] == [20, 21, 31, 40]
-    assert one["search"]["curve"]["best"] == [0.4, 0.4, 0.5, 0.5]
-    assert one["fit"]["curve"]["best"] == [0.1, 0.35, 0.35, 0.35, 0.52, 0.52, 0.55, 0.55, 0.55, 0.55]
-    assert one["epochs_to_the_best"] == {"search": 31, "fit": 5}
     rows = cost_table([document]).rows
-    assert rows[0][1] == "search, 4 trials" and rows[1][-4:] == ["5", "25%", "5%", "yes"]
+    assert rows[0][1] == "search, 4 trials" and rows[1][-4:] == ["10", "25%", "5%", "yes"]
     assert rows[2][1] == "the same fit, mode auto" and rows[2][3].startswith("0.7") and rows[2][-1] == "yes"
+    assert rows[2][-4] == "9"
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    assert "<svg" in figure_svg(pictures.cost_figure(document))
+    drawn = figure_svg(pictures.cost_figure(document))
+    assert "one kgem fit, one model" in drawn and "the same fit, blend of two models" in drawn
     with pytest.raises(InputError, match="no search"):
         compare_costs([], "")
 
 
+def test_search_and_fit_are_credited_at_every_epoch_and_pay_for_all_that_they_took() -> None:
+    one = compare_costs([(search_cell(), fit_cell())], "")["seeds"][0]
+    curve = one["search"]["curve"]
+    assert curve["epochs"] == list(range(1, 41)) and curve["seconds"] == [10.0 * epoch for epoch in range(1, 41)]
+    assert curve["best"] == [*[0.4] * 22, 0.42, 0.45, *[0.5] * 16], "a trial that failed has found nothing"
+    assert one["search"]["trials"] == {
+        "epochs": [20, 21, 31, 40],
+        "seconds": [200.0, 210.0, 310.0, 400.0],
+        "best": [0.4, 0.4, 0.5, 0.5],
+        "mrr": [0.4, 0.0, 0.5, 0.45],
+    }
+    assert one["fit"]["curve"]["seconds"] == [2.0 * epoch for epoch in range(1, 8)]
+    assert one["epochs_to_the_best"]["search"] == 25
+
+
+def test_what_re_training_logs_of_a_blend_is_not_taken_for_one_model() -> None:
+    one = compare_costs([(search_cell(), fit_cell())], "")["seeds"][0]
+    assert one["fit"]["curve"]["best"] == [0.1, 0.35, 0.35, 0.35, 0.42, 0.42, 0.45]
+    assert one["fit"]["blend"]["epochs"] == [8, 9, 10] and one["fit"]["blend"]["best"] == [0.2, 0.65, 0.7]
+    assert one["epochs_to_the_best"] == {"search": 25, "fit": 10, "auto": 9}
+    judged = compare_costs([(search_cell(), fit_cell(judge="point"))], "")
+    one = judged["seeds"][0]
+    assert one["fit"]["blend"] is None and one["fit"]["curve"]["best"][-3:] == [0.45, 0.65, 0.7]
+    assert one["epochs_to_the_best"]["fit"] == 9
+    assert "blend of two models" not in figure_svg(pictures.cost_figure(judged))
+
+
 def test_a_search_whose_first_trial_failed_has_no_best_yet() -> None:
-    search = search_cell() | {"trials": [trial(1, None, 2), trial(2, 0.5, 10)]}
+    search = search_cell() | {"trials": [trial(1, None, [0.9, 0.9]), trial(2, 0.5, [0.5] * 10)]}
     document = compare_costs([(search, fit_cell())], "")
-    assert document["seeds"][0]["search"]["curve"]["best"] == [0.0, 0.5]
-    search["trials"][1]["mrr"] = 0.9
-    assert cost_table([compare_costs([(search, fit_cell())], "")]).rows[1][7] == "1 of 1 never"
+    assert document["seeds"][0]["search"]["trials"]["best"] == [0.0, 0.5]
+    assert "<svg" in figure_svg(pictures.cost_figure(document))
+    better = search | {"trials": [trial(1, 0.9, [0.9])], "metrics": {"point": figures(0.9)}}
+    assert cost_table([compare_costs([(better, fit_cell())], "")]).rows[1][7] == "1 of 1 never"
 
 
 # by frequency
@@ -232,9 +266,15 @@ def results(tmp_path: Path, models: dict[str, Model]) -> Path:
         "frequency": [by_frequency([(fit_cell(), search_cell())], load(models), "kgem reproduce frequency")],
         "calibration": [calibration_document(fit_cell(), models["em"], "kgem reproduce calibration", lambda *_: None)],
     }
+    used = {
+        "frequency": [fit_cell(), search_cell()],
+        "search": [search_cell(), fit_cell()],
+        "calibration": [fit_cell()],
+    }
     for folder, documents in found.items():
         for document in documents:
-            write_json(tmp_path / folder / f"{document['name']}.json", document)
+            whole = made_from(document, used[folder]) if folder in used else document
+            write_json(tmp_path / folder / f"{document['name']}.json", whole)
     return tmp_path
 
 
@@ -252,9 +292,51 @@ def test_the_page_keeps_the_prose_and_has_every_figure(results: Path) -> None:
     assert results_page(template, results, "pictures").text == page.text
 
 
-def test_a_page_without_results_says_so(tmp_path: Path) -> None:
-    page = results_page("{{table1}}\n{{search}}\n{{calibration}}\n{{doubt}}\n{{details}}\n", tmp_path)
+def test_a_page_says_what_is_not_measured_and_is_not_made_of_nothing(tmp_path: Path) -> None:
+    template = "{{search}}\n{{frequency}}\n{{strengths}}\n{{calibration}}\n{{doubt}}\n"
+    with pytest.raises(InputError, match="no results in this folder"):
+        results_page(template, tmp_path)
+    write_json(tmp_path / "table1" / "tiny-complex-4-em-0.json", fit_cell())
+    page = results_page(template, tmp_path)
     assert page.text.count("*Not measured yet.*") == 5 and not page.pictures
+
+
+def test_every_source_has_its_runs_and_time(results: Path) -> None:
+    rows = [line for line in results_page("{{sources}}", results).text.splitlines() if line.startswith("| `")]
+    cells = {line.split("`")[1].split("/")[0]: [cell.strip() for cell in line.split("|")[3:-1]] for line in rows}
+    assert set(cells) == {"table1", "search", "frequency", "calibration"}
+    for folder in ("search", "frequency"):
+        assert {"`runs/search-0`", "`runs/em-0`"} == set(cells[folder][0].split(", "))
+        assert cells[folder][-2:] == ["50", "420"], "epochs and seconds of both cells"
+    assert cells["calibration"][0] == "`runs/em-0`" and cells["calibration"][-2:] == ["10", "20"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "used"), [("search", "search"), ("search", "em"), ("frequency", "search"), ("calibration", "em")]
+)
+def test_what_is_older_than_its_cells_is_refused_with_its_command(folder: str, used: str, results: Path) -> None:
+    path = results / "table1" / f"tiny-complex-4-{used}-0.json"
+    cell = json.loads(path.read_text())
+    path.write_text(json.dumps(cell))
+    assert results_page("{{search}}", results).text, "the same cell, laid out otherwise"
+    for each in ("search", "frequency", "calibration"):
+        for file in [] if each == folder else [*(results / each).iterdir()]:
+            file.unlink()
+    cell["metrics"]["point"]["test"]["mrr"] += 0.01
+    path.write_text(json.dumps(cell))
+    with pytest.raises(InputError, match=f"{cell['name']}, which has changed since") as told:
+        results_page("{{table1}}", results)
+    assert folder in str(told.value) and f"make it again: kgem reproduce {folder}" in str(told.value)
+    path.unlink()
+    with pytest.raises(InputError, match=f"{cell['name']}, which is not there"):
+        results_page("{{table1}}", results)
+
+
+def test_what_does_not_say_what_it_was_made_from_is_refused(results: Path) -> None:
+    path = results / "search" / "tiny-complex-4.json"
+    write_json(path, {k: v for k, v in json.loads(path.read_text()).items() if k != "sources"})
+    with pytest.raises(InputError, match="does not say which cells"):
+        results_page("{{table1}}", results)
 
 
 @pytest.mark.parametrize(

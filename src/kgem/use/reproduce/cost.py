@@ -200,7 +200,7 @@ def cost_table(documents: Iterable[Document]) -> Table:
     columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "epochs to the best"]
     notes = [
         "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best; "
-        "both are looked at after every epoch. While a fit re-trains for the blend, its one model is seen only at the end.",
+        "both are looked at after every epoch. While a fit re-trains for the blend, its one model is not looked at.",
         "The last columns: what the fit took of the search's cost, and whether it reached at least "
         "the best of the search on validation with at most a quarter of its epochs. The fit's own row is that of one "
         "model; mode auto may have chosen the blend of two that the fit leaves behind.",
