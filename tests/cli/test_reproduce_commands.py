@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_cells_are_made_kept_and_put_into_tables(kgem: Kgem, here: Path) -> None
     assert code == 0, err
     assert "cell 1 of 6 (0 done): tiny, complex, K = 3, conventional, seed 0" in err
     assert "left for all" in err and "trial 2 of 2" in err
-    assert "kgem, after EM: auto" in out
+    assert "kgem, after EM" in out and "All cells" not in out
     files = sorted(path.name for path in (here / "results/table1").iterdir())
     names = [f"tiny-complex-3-{variant}-{seed}" for variant in ("conventional", "em", "search") for seed in (0, 1)]
     assert files == ["table1.html", "table1.md", *(f"{name}.json" for name in names)]
@@ -46,8 +47,10 @@ def test_cells_are_made_kept_and_put_into_tables(kgem: Kgem, here: Path) -> None
     assert code == 0 and "cell" not in err.split("tables:")[0] and again == out
     code, again, err = kgem("reproduce", "table1", "--tables-only")
     assert code == 0 and again == out
-    code, _, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--set", "em.beta=0.3")
+    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--set", "em.beta=0.3")
     assert code == 0 and "other settings made it (em.beta)" in err
+    assert "after EM" in out and "conventional" not in out, "only what was asked for is shown"
+    assert "one given strength" in (here / "results/table1/table1.md").read_text(), "all of it is written"
 
 
 def test_a_stopped_command_goes_on_when_it_is_given_again(
@@ -95,7 +98,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monk
         (["--data", "tiny", "--model", "complex", "distmult", "cp", "--dim", "3", "4"], "one for each"),
         (["--data", "tiny", "--set", "em.nothing=1"], "em.nothing"),
         (["--data", "tiny", "--time-budget", "soon"], "20m"),
-        (["--data", "tiny", "--strengths", "1", "0.1", "--variants", "search", "--dim", "2"], "0 < low <= high"),
+        (["--data", "tiny", "--strengths", "1", "0.1", "--dim", "2"], "0 < low <= high"),
         (["--tables-only"], "no cells of Table 1"),
         (["--tables-only", "--results", "tiny/train.tsv"], "is a file"),
         (["tiny"], "tiny"),
@@ -105,6 +108,67 @@ def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, kge
     code, out, err = kgem("reproduce", "table1", *words)
     assert code == 2 and not out
     assert said in err
+    assert not Path("runs").exists(), "nothing was begun"
+
+
+def test_a_search_is_made_longer_but_not_with_other_settings(kgem: Kgem, here: Path) -> None:
+    path = here / "results/table1/tiny-complex-3-search-0.json"
+
+    def search(*words: str) -> tuple[int, str, dict[str, Any]]:
+        told = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "search", *words)
+        return told[0], told[2], json.loads(path.read_text())
+
+    short = search()[2]
+    code, err, longer = search("--trials", "4")
+    assert code == 0, err
+    assert "trial 3 of 4" in err and "trial 2 of 4" not in err
+    assert longer["trials"][:2] == short["trials"] and len(longer["trials"]) == 4
+    assert " --trials 4 " in longer["command"]
+    code, err, kept = search("--trials", "3", "--strengths", "0.1", "1")
+    assert code == 0 and kept == longer
+    assert "other settings made it (--strengths, --trials)" in err
+    for words, said in {("--strengths", "0.1", "1"): "--strengths", ("--set", "em.beta=0.3"): "em.beta"}.items():
+        code, err, kept = search("--trials", "5", *words)
+        assert code == 2 and kept == longer
+        assert f"cannot be made longer: other settings made it ({said})" in err
+
+
+def test_the_command_of_a_comparison_is_that_of_its_cells(kgem: Kgem, here: Path) -> None:
+    words = ["reproduce", "search", "--data", "tiny", *WORDS, "-q"]
+    assert kgem(*words, "--trials", "3", "--time-budget", "20m")[0] == 0
+    path = here / "results/search/tiny-complex-3.json"
+    made = json.loads(path.read_text())
+    settings = " ".join(f"--set {setting}" for setting in SHORT) + " --time-budget 20m"
+    call = "kgem reproduce search --data tiny --model complex --dim 3 --seeds 0"
+    assert made["command"] == f"{call} --trials 3 --strengths 0.001 1 {settings}"
+    code, _, err = kgem(*words, "--strengths", "0.01", "1", "--set", "em.beta=0.3")
+    assert code == 0 and "other settings made it" in err
+    assert json.loads(path.read_text())["command"] == made["command"]
+    assert kgem(*words, "--variants", "em")[0] == 2, "a search has no variants"
+    em = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--force", "--set", "em.beta=0.3"]
+    assert kgem(*em, "--time-budget", "20m")[0] == 0
+    assert kgem(*words)[0] == 0
+    first, second, last = json.loads(path.read_text())["command"].split(" && ")
+    assert "--variants search --seeds 0 --trials 3 " in first and "--variants em" in second and "em.beta=0.3" in second
+    assert last == f"{call} --trials 3 --strengths 0.001 1"
+
+
+def test_a_path_with_a_space_is_one_graph(kgem: Kgem, here: Path) -> None:
+    (here / "tiny").rename(here / "my graph")
+    words = [*WORDS, "--variants", "conventional", "em"]
+    code, _, err = kgem("reproduce", "table1", "--data", "my graph", *words)
+    assert code == 0, err
+    cell = json.loads((here / "results/table1/my-graph-complex-3-em-0.json").read_text())
+    assert "--data 'my graph' --model" in cell["command"]
+    assert kgem("reproduce", "calibration", "--data", "my graph", "-q")[0] == 0
+    (here / "my graph").rename(here / "elsewhere")
+    assert kgem("reproduce", "frequency", "--data", "my graph")[0] == 0
+    assert kgem("reproduce", "table1", "--data", "elsewhere", *WORDS, "--variants", "conventional")[0] == 0
+    for name, said in {"frequency": "has no fit with a search", "calibration": "has no fit"}.items():
+        code, _, err = kgem("reproduce", name, "--data", "my graph", "elsewhere")
+        assert code == 2 and f"'elsewhere' {said}" in err
+    code, _, err = kgem("reproduce", "table1", "--data", "elsewhere nowhere", *words)
+    assert code == 2 and "nowhere" in err and "elsewhere nowhere" not in err, "a list in one word is still a list"
 
 
 def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, here: Path) -> None:
@@ -117,6 +181,9 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
         code, out, err = kgem("reproduce", name, "--data", "tiny", "--seeds", "0")
         assert code == 0, err
         assert "tiny, complex, K = 3" in out
+        for words in (["--data", "tiny", "typo"], ["--model", "complex", "cp"], ["--seeds", "0", "7"]):
+            code, out, err = kgem("reproduce", name, *words)
+            assert code == 2 and not out and f"'{words[-1]}' has no cells" in err
     endings = {path.name for path in (here / "results").glob("*/*") if path.parent.name != "table1"}
     assert endings == {
         *(f"tiny-complex-3{end}" for end in (".json", ".svg", ".png", "-strengths.png")),
@@ -126,12 +193,20 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
     (here / "pictures").mkdir()
     (here / "pictures/results-old.svg").touch()
     (here / "pictures/other.svg").touch()
-    code, _, err = kgem("reproduce", "page", "--template", "page.in", "--out", "docs/page.md", "--images", "pictures")
+    page = ["reproduce", "page", "--template", "page.in", "--out", "docs/page.md", "--images", "pictures"]
+    code, _, err = kgem(*page, "--results", "typo")
+    assert code == 2 and "no results in this folder" in err
+    assert (here / "pictures/results-old.svg").exists() and not (here / "docs").exists(), "nothing was touched"
+    code, _, err = kgem(*page)
     assert code == 0, err
     text = (here / "docs/page.md").read_text()
     assert text.startswith("Ours.") and "(../pictures/results-search-tiny-complex-3.svg)" in text
     drawn = {"other.svg", "results-search-tiny-complex-3.svg", "results-strengths-tiny-complex-3.png"}
     assert {path.name for path in (here / "pictures").iterdir()} == drawn
+    cell = here / "results/table1/tiny-complex-3-search-0.json"
+    cell.write_text(cell.read_text().replace('"seed": 0', '"seed": 0, "more": 1', 1))
+    code, _, err = kgem(*page)
+    assert code == 2 and "has changed since" in err and "make it again: kgem reproduce" in err
     (here / "runs").rename(here / "moved")
     code, _, err = kgem("reproduce", "calibration")
     assert code == 2 and "the run of tiny-complex-3-em-0 is not there" in err and "--force" in err

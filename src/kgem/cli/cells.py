@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from kgem.use.reproduce.making import Maker
     from kgem.use.run import Run
 
-__all__ = ["Given", "Several", "make_cells", "ranking", "wanted_cells", "words"]
+__all__ = ["Given", "Several", "graphs", "make_cells", "ranking", "settings_words", "wanted_cells", "words"]
 
 PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
 WORK = {"conventional": 1.0, "em": 3.0}  # what a cell costs beside one training, roughly; a search: its trials
 STEP, SPEED = 2.5e-3, 6e10  # seconds of a step beside its products, and products a second: guesses of their ratio
 LISTS = ("data", "model", "dim", "seeds", "variants")
+OF_A_CELL = ("--data", "--model", "--dim", "--variants", "--seeds", "--trials", "--strengths")
 
 
 class Several(TyperCommand):
@@ -63,6 +64,9 @@ class Given:
         threads: int | None,
         strengths: tuple[float, float],
     ) -> None:
+        from kgem.fit.search import check_range
+
+        check_range("--strengths", strengths)  # now, and not when the first search begins
         named = {"device": device, "run.threads": threads}
         self.base: Config = chosen_settings(recipe, None, named, overrides, time_budget)
         self.threads, self.strengths = threads, strengths
@@ -82,6 +86,17 @@ class Given:
         return shlex.join([*call, *self._words])
 
 
+def settings_words(command: str) -> list[str]:
+    """Of the command of a cell, what does not say which cell it is: --recipe, --set, --time-budget, --device."""
+    kept: list[str] = []
+    option = ""
+    for word in shlex.split(command)[3:]:
+        option = word if word.startswith("--") else option
+        if option not in OF_A_CELL:
+            kept.append(word)
+    return kept
+
+
 def wanted_cells(
     data: Sequence[str] | None,
     model: Sequence[str] | None,
@@ -99,12 +114,22 @@ def wanted_cells(
         raise ConfigError(what, where="--dim", remedy="give one for all models, or one for each")
     pairs = list(zip(models, dims * len(models) if len(dims) == 1 else dims, strict=True))
     chosen = _numbers("--seeds", words(seeds) or ["0"], least=0)
-    return cells(words(data) or PAPER, pairs, words(variants) or VARIANTS, chosen, trials)
+    return cells(graphs(data) or PAPER, pairs, words(variants) or VARIANTS, chosen, trials)
 
 
 def words(given: Sequence[str] | None) -> list[str]:
     """A list as people write it: repeated, with commas, or with spaces."""
     return [word for text in given or [] for word in text.replace(",", " ").split()]
+
+
+def graphs(given: Sequence[str] | None, known: Collection[str] = ()) -> list[str]:
+    """A list of graphs likewise; but what is there as a path, or is known by its name, is one graph as it stands."""
+    from kgem.use.reproduce.cells import graph_name
+
+    def whole(text: str) -> bool:
+        return bool(text.strip()) and (Path(text).exists() or graph_name(text) in known)
+
+    return [word for text in given or [] for word in ([text] if whole(text) else words([text]))]
 
 
 def _numbers(where: str, given: Sequence[str], least: int) -> list[int]:
@@ -123,18 +148,20 @@ def make_cells(
     from kgem.use.reproduce.origin import versions
 
     versions()  # as of now, and not of when a long command ends
-    graphs = _loaded(wanted, given.base, quiet)
+    loaded = _loaded(wanted, given.base, quiet)
     base = use_threads(given.base)
-    plan = _Plan(wanted, graphs, results)
+    plan = _Plan(wanted, loaded, results, base, given.strengths)
+    for cell in () if force else wanted:
+        plan.found(cell)  # what cannot be kept nor gone on with shows at once
     failed: list[Cell] = []
     for cell in wanted:
         path = results / f"{cell.name}.json"
-        if not force and plan.kept(cell, base):
+        if not force and plan.kept(cell):
             continue
         say(plan.line(cell))
         try:
             with _maker(base, given, out, force=force, quiet=quiet) as maker:
-                document = maker.make(cell, graphs[cell.data], given.command(cell))
+                document = maker.make(cell, loaded[cell.data], given.command(cell))
         except FitError as error:
             failed.append(cell)
             say(f"{cell.title} failed: {plain(error.message)}")
@@ -190,43 +217,61 @@ def _loaded(wanted: Sequence[Cell], base: Config, quiet: bool) -> dict[str, Prep
     with Progress("preparing"):
         from kgem.use.fitting import prepare
 
-        graphs = {name: prepare(data, SPLIT_SEED) for name, data in loaded.items()}
+        prepared = {name: prepare(data, SPLIT_SEED) for name, data in loaded.items()}
         for cell in wanted:
             cell.settings(base)
-    for name, prepared in graphs.items():
+    for name, graph in prepared.items():
         for split in ("valid", "test"):
-            if not len(prepared.data.split(split)):
+            if not len(graph.data.split(split)):
                 remedy = "give a graph that has both, or one without any split"
                 raise InputError(f"{plain(name)} has no facts in {split}", remedy=remedy)
-    return graphs
+    return prepared
 
 
 class _Plan:
     """Which cells are there, and how long the others will take."""
 
-    def __init__(self, wanted: Sequence[Cell], graphs: dict[str, Prepared], results: Path) -> None:
-        self._wanted, self._graphs, self._results = wanted, graphs, results
+    def __init__(
+        self,
+        wanted: Sequence[Cell],
+        loaded: dict[str, Prepared],
+        results: Path,
+        base: Config,
+        strengths: tuple[float, float],
+    ) -> None:
+        self._wanted, self._graphs, self._results = wanted, loaded, results
+        self._base, self._strengths = base, strengths
         self._seconds: dict[Cell, float] = {}  # of cells that are done
-        self._kept: set[Cell] = set()
 
-    def kept(self, cell: Cell, base: Config) -> bool:
-        """Whether the cell is there; told if it was made with other settings."""
+    def found(self, cell: Cell) -> tuple[dict[str, Any], list[str]] | None:
+        """The cell if it is there, and which of its settings are others now; None if there is something to make."""
         from kgem.use.reproduce.cells import changed_settings, read_cell
 
         path = self._results / f"{cell.name}.json"
         if not path.exists():
-            return False
+            return None
         document = read_cell(path)
-        if cell.variant == "search" and len(document["trials"]) < cell.trials:
-            return False
-        changed = changed_settings(document, cell, base)
-        if changed:
-            say(paragraph(f"{cell.name} is kept, but other settings made it ({', '.join(changed)}); anew: --force"))
         if document["facts"]["hash"] != self._graphs[cell.data].data.content_hash:
             remedy = "give another --results, or make it anew: --force"
             raise InputError("is of another graph or split", where=str(path), remedy=remedy)
+        changed = changed_settings(document, cell, self._base, self._strengths)
+        if cell.variant != "search" or len(document["trials"]) >= cell.trials:
+            return document, changed
+        if changed:
+            what = f"this search cannot be made longer: other settings made it ({', '.join(changed)})"
+            remedy = f"give those that it had ({document['command']}), or make it anew: --force"
+            raise InputError(what, where=str(path), remedy=remedy)
+        return None
+
+    def kept(self, cell: Cell) -> bool:
+        """Whether the cell is there; told if it was made with other settings."""
+        found = self.found(cell)
+        if found is None:
+            return False
+        document, changed = found
+        if changed:
+            say(paragraph(f"{cell.name} is kept, but other settings made it ({', '.join(changed)}); anew: --force"))
         self.done(cell, document)
-        self._kept.add(cell)
         return True
 
     def done(self, cell: Cell, document: dict[str, Any]) -> None:

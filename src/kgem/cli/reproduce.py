@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.cells import Given, Several, make_cells, ranking, wanted_cells, words
+from kgem.cli.cells import Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
 from kgem.cli.console import emit_text, paragraph, plain, say
 from kgem.cli.results import opened
 from kgem.errors import InputError
@@ -95,19 +95,23 @@ def table1(
     """The paper's Table 1 with our figures: graph by model by variant by seed.
 
     Every cell is fitted in a run folder of its own and measured into one JSON file; cells that are there are kept.
-    A stopped command goes on when it is given again. At the end table1.md and table1.html are beside the JSON files.
+    A stopped command goes on when it is given again. At the end table1.md and table1.html, of all cells that are there,
+    are beside the JSON files; what is shown is of the cells that were asked for.
     """
+    wanted: list[Cell] = []
+    failed: list[Cell] = []
     if not tables_only:
         given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
         wanted = wanted_cells(data, model, dim, seeds, variants, trials)
         failed = make_cells(wanted, given, out, results, force=force, quiet=quiet)
-    from kgem.use.reproduce.table1 import write_tables
+    from kgem.use.reproduce import table1 as tables
 
-    written = write_tables(results)
-    emit_text(written[0].read_text(encoding="utf-8"))
+    written = tables.write_tables(results)
+    names = {cell.name for cell in wanted}
+    for table in tables.table1([cell for cell in _read(results) if tables_only or cell["name"] in names]):
+        emit_text(table.markdown() + "\n")
     say(f"tables: {', '.join(plain(path) for path in written)}")
-    if not tables_only:
-        _tell_failed(failed, wanted)
+    _tell_failed(failed, wanted)
 
 
 @app.command("search", cls=Several, epilog="Example: kgem reproduce search --data umls --dim 50 --trials 20")
@@ -134,7 +138,7 @@ def search(
     Makes the cells 'search' and 'em' of Table 1 that are not there, then compares them: a JSON file and a picture,
     validation MRR against epochs and seconds spent, for each graph, model and dimension.
     """
-    if not words(data):
+    if not graphs(data):
         raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
     given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
     wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em", "search"], trials)
@@ -144,11 +148,10 @@ def search(
 
     names = {cell.name for cell in wanted}
     made = []
-    for key, group in pairs([each for each in _read(cells) if each["name"] in names]).items():
-        more = ["--trials", str(trials), "--strengths", *(f"{bound:g}" for bound in strengths)]
-        command = _command("search", key, [pair[0]["seed"] for pair in group], more)
-        document = compare_costs(group, command)
-        _keep(results, document, {".svg": cost_figure(document), ".png": cost_figure(document)})
+    for group in pairs([each for each in _read(cells) if each["name"] in names]).values():
+        document = compare_costs(group, _search_command(group))
+        used = [cell for pair in group for cell in pair]
+        _keep(results, document, used, {".svg": cost_figure(document), ".png": cost_figure(document)})
         made.append(document)
     _show(made, [cost_table])
     _tell_failed(failed, wanted)
@@ -171,16 +174,24 @@ def frequency(
     from kgem.use.reproduce.frequency import by_frequency, frequency_table, groups, slope_table
     from kgem.use.reproduce.pictures import frequency_figure, slope_figure
 
+    found = groups(_selected(cells, data, model, dim, seeds))
+    remedy = "make both: kgem reproduce table1 --variants em search --data ..."
+    if not found:
+        raise InputError("no fit has a search or a conventional model beside it", where=str(cells), remedy=remedy)
+    what = "has no fit with a search or a conventional model beside it"
+    _refuse_missing("--data", _graph_names(cells, data), [key[0] for key in found], what, remedy)
     made = []
-    for key, pairs in groups(_selected(cells, data, model, dim, seeds)).items():
+    for key, pairs in found.items():
         command = _command("frequency", key, [fit["seed"] for fit, _ in pairs])
         document = by_frequency(pairs, lambda cell: _model(cell, device), command)
         figures = {".svg": frequency_figure(document), ".png": frequency_figure(document)}
-        _keep(results, document, figures | {"-strengths.png": slope_figure(document)})
+        _keep(
+            results,
+            document,
+            [cell for pair in pairs for cell in pair],
+            figures | {"-strengths.png": slope_figure(document)},
+        )
         made.append(document)
-    if not made:
-        remedy = "make both: kgem reproduce table1 --variants em search --data ..."
-        raise InputError("no fit has a search or a conventional model beside it", where=str(cells), remedy=remedy)
     _show(made, [frequency_table, slope_table])
 
 
@@ -203,16 +214,17 @@ def calibration(
     from kgem.use.reproduce.pictures import calibration_figure
 
     fits = [cell for cell in _selected(cells, data, model, dim, seeds) if cell["variant"] == "em"]
+    remedy = "make some: kgem reproduce table1 --variants em --data ..."
     if not fits:
-        remedy = "make some: kgem reproduce table1 --variants em --data ..."
         raise InputError("there are no fits among these cells", where=str(cells), remedy=remedy)
+    _refuse_missing("--data", _graph_names(cells, data), [cell["graph"] for cell in fits], "has no fit", remedy)
     made = []
     for cell in fits:
         key = (cell["graph"], cell["model"], cell["dim"])
         fitted = _model(cell, device)
         with ranking(quiet=quiet) as heard:
             document = calibration_document(cell, fitted, _command("calibration", key, [cell["seed"]]), heard)
-        _keep(results, document, {".svg": calibration_figure(document), ".png": calibration_figure(document)})
+        _keep(results, document, [cell], {".svg": calibration_figure(document), ".png": calibration_figure(document)})
         made.append(document)
     _show(made, [calibration_table, doubt_table])
 
@@ -269,16 +281,30 @@ def _selected(
     seeds: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
     """The cells that are there, of some graphs, models, dimensions and seeds; of all that are not named."""
-    from kgem.use.reproduce.cells import graph_name
-
-    chosen = {"graph": [graph_name(name) for name in words(data)], "model": words(model), "dim": words(dim)}
-    chosen["seed"] = words(seeds)
+    chosen = {"graph": _graph_names(cells, data), "model": words(model), "dim": words(dim), "seed": words(seeds)}
     found = [
         cell for cell in _read(cells) if all(not names or str(cell[key]) in names for key, names in chosen.items())
     ]
     if not found:
         raise InputError("there are no such cells", where=str(cells), remedy="make them: kgem reproduce table1 ...")
+    for key, option in {"graph": "--data", "model": "--model", "dim": "--dim", "seed": "--seeds"}.items():
+        remedy = f"leave it out, or make them: kgem reproduce table1 {option} ..."
+        _refuse_missing(option, chosen[key], [cell[key] for cell in found], f"has no cells in {cells}", remedy)
     return found
+
+
+def _graph_names(cells: Path, data: Sequence[str] | None) -> list[str]:
+    """What the graphs that were named are called in cells."""
+    from kgem.use.reproduce.cells import graph_name
+
+    return [graph_name(name) for name in graphs(data, {cell["graph"] for cell in _read(cells)})]
+
+
+def _refuse_missing(option: str, names: Sequence[str], there: Sequence[Any], what: str, remedy: str) -> None:
+    """Every name must be among those that there is something of."""
+    missing = [name for name in names if name not in set(map(str, there))]
+    if missing:
+        raise InputError(f"{', '.join(map(repr, missing))} {what}", where=option, remedy=remedy)
 
 
 def _model(cell: Document, device: str) -> Model:
@@ -291,30 +317,36 @@ def _model(cell: Document, device: str) -> Model:
 
 
 def _command(name: str, key: tuple[str, str, int], seeds: Sequence[int], more: Sequence[str] = ()) -> str:
-    graph, model, dim = key
-    call = [
-        "kgem",
-        "reproduce",
-        name,
-        "--data",
-        graph,
-        "--model",
-        model,
-        "--dim",
-        str(dim),
-        "--seeds",
-        *map(str, seeds),
-    ]
-    return shlex.join([*call, *more])
+    data, model, dim = key
+    call = ["kgem", "reproduce", name, "--data", data, "--model", model, "--dim", str(dim), "--seeds"]
+    return shlex.join([*call, *map(str, seeds), *more])
 
 
-def _keep(results: Path, document: Document, figures: dict[str, Figure]) -> None:
-    """Write a document and its pictures, whose names end as told."""
+def _search_command(group: Sequence[tuple[Document, Document]]) -> str:
+    """What makes this comparison of searches and fits: that of the cells as they are, whatever was asked for now.
+
+    If no one command makes all of them, those of the cells come first; the last then finds them.
+    """
+    searches = [search for search, _ in group]
+    cells = [cell for pair in group for cell in pair]
+    trials = sorted(len(search["trials"]) for search in searches)
+    settings = {tuple(settings_words(cell["command"])) for cell in cells}
+    ranges = {tuple(search["strengths"]) for search in searches}
+    first = searches[0]
+    key = (first["data"], first["model"], first["dim"])
+    more = ["--trials", str(trials[0]), "--strengths", *(f"{bound:g}" for bound in first["strengths"])]
+    alike = len(settings) == len(ranges) == len(set(trials)) == 1
+    call = _command("search", key, [each["seed"] for each in searches], [*more, *(min(settings) if alike else ())])
+    return call if alike else " && ".join([*(cell["command"] for cell in cells), call])
+
+
+def _keep(results: Path, document: Document, cells: Sequence[Document], figures: dict[str, Figure]) -> None:
+    """Write a document that was made from cells, and its pictures, whose names end as told."""
     from kgem.use.drawing import save_figure
-    from kgem.use.reproduce.documents import write_json
+    from kgem.use.reproduce.documents import made_from, write_json
 
     path = results / f"{document['name']}.json"
-    write_json(path, document)
+    write_json(path, made_from(document, cells))
     for ending, figure in figures.items():
         save_figure(figure, path.with_name(f"{document['name']}{ending}"))
     say(f"{plain(path)}, and {', '.join(f'{ending}' for ending in figures)} beside it")

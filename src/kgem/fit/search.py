@@ -6,6 +6,7 @@ this seed would; only the strength (and, if asked for, the learning rate) differ
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from kgem.model.embeddings import Embeddings
 if TYPE_CHECKING:
     from optuna import Study
 
-__all__ = ["RATES", "STRENGTHS", "Proposals", "Proposed", "SearchResult", "Trial", "search"]
+__all__ = ["RATES", "STRENGTHS", "Proposals", "Proposed", "SearchResult", "Trial", "check_range", "search"]
 
 STRENGTHS = (1e-3, 1.0)  # the range of the shared strength, drawn from evenly in its logarithm
 RATES = (0.03, 1.0)  # likewise for the learning rate, where it is searched too
@@ -71,6 +72,12 @@ class Proposed:
     asked: Any  # Optuna's trial
 
 
+def check_range(name: str, bounds: tuple[float, float]) -> None:
+    """Refuse bounds that nothing can be drawn between evenly in its logarithm."""
+    if not 0 < bounds[0] <= bounds[1] < math.inf:
+        raise ConfigError(f"{name} between {bounds[0]:g} and {bounds[1]:g}", remedy="0 < low <= high")
+
+
 class Proposals:
     """Optuna's choices, one after another: the same ones for the same seed, bounds and outcomes so far.
 
@@ -85,9 +92,9 @@ class Proposals:
         *,
         prune: bool = False,
     ) -> None:
-        for name, bounds in {"strengths": strengths, "rates": rates}.items():
-            if bounds is not None and not 0 < bounds[0] <= bounds[1]:
-                raise ConfigError(f"{name} between {bounds[0]:g} and {bounds[1]:g}", remedy="0 < low <= high")
+        check_range("strengths", strengths)
+        if rates is not None:
+            check_range("rates", rates)
         self._config, self._strengths, self._rates = config, strengths, rates
         self._study = _study(config.seed, prune)
 

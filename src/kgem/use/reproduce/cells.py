@@ -113,8 +113,14 @@ def cells(
     return list(dict.fromkeys(made))
 
 
-def changed_settings(document: Document, cell: Cell, base: Config) -> list[str]:
-    """The settings that a cell was made with and would not be made with now."""
+def changed_settings(
+    document: Document, cell: Cell, base: Config, strengths: tuple[float, float] | None = None
+) -> list[str]:
+    """The settings that a cell was made with and would not be made with now; `strengths` is the range of a search.
+
+    More trials are no change: the proposals of a search are those of its seed, range and outcomes so far, so it can be
+    made longer.
+    """
     try:
         before = Config.model_validate_json(json.dumps(document["config"]))
     except ValueError:  # of another kgem, with other settings
@@ -122,7 +128,12 @@ def changed_settings(document: Document, cell: Cell, base: Config) -> list[str]:
     free = set(CARRIED_OUT) | (LENGTHS if before.run.time_budget is not None else set())
     if cell.variant == "search":
         free.add("pretrain.strength")
-    return [name for name in differences(before, cell.settings(base)) if name not in free]
+    changed = [name for name in differences(before, cell.settings(base)) if name not in free]
+    if cell.variant == "search":
+        other_range = strengths is not None and tuple(document["strengths"]) != tuple(strengths)
+        changed += ["--strengths"] if other_range else []
+        changed += ["--trials"] if len(document["trials"]) > cell.trials else []
+    return changed
 
 
 def read_cell(path: Path) -> dict[str, Any]:
