@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -19,13 +20,24 @@ def listed() -> set[str]:
 
 
 def test_the_page_is_what_the_results_say() -> None:
-    """Of the files that it lists: a run that is still working may have written further ones."""
+    """Of the files that it lists: a run that is still working may have written further ones.
+
+    One that is older than the cells that it was made from ends this with the command that makes it again.
+    """
     files = listed()
     made = results_page(TEMPLATE.read_text("utf-8"), ROOT / "results", only=files.__contains__)
     assert PAGE.read_text("utf-8") == made.text, AGAIN
     assert files and all((ROOT / "results" / file).is_file() for file in files)
     missing = [name for name in made.pictures if not (ROOT / "docs" / "images" / name).is_file()]
     assert not missing, AGAIN
+
+
+def test_every_file_that_was_made_from_cells_says_from_which() -> None:
+    derived = [file for file in listed() if not file.startswith("table1/")]
+    for file in derived:
+        made = json.loads((ROOT / "results" / file).read_bytes())
+        assert made["sources"], f"make it again: {made['command']}"
+        assert {f"table1/{each['cell']}.json" for each in made["sources"]} <= listed(), AGAIN
 
 
 def test_no_result_that_is_kept_is_left_out_of_the_page() -> None:
