@@ -191,8 +191,9 @@ def test_a_planted_slope_is_found_and_told(models: dict[str, Model]) -> None:
     found = document["strengths"]["entities"]
     assert found["slope"] == pytest.approx(0.3) and found["scale"] == pytest.approx(2.0)
     assert found["rare_under_regularised"] > 0.5 and found["frequent_over_regularised"] == 1.0
-    assert document["slopes"] == [pytest.approx(0.3)]
-    assert slope_table([document]).rows[0][4] == "0.30"
+    assert [each["entities"]["slope"] for each in document["by_seed"]] == [pytest.approx(0.3)]
+    row = slope_table([document]).rows[0]
+    assert row[5:7] == ["0.30", "0.00"] and row[-1] == "yes", "without noise there is no error"
     with pytest.raises(InputError, match="no fit"):
         by_frequency([], load(models), "")
 

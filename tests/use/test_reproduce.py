@@ -27,8 +27,9 @@ from kgem.use.reproduce.documents import write_json
 from kgem.use.reproduce.making import Maker
 from kgem.use.reproduce.published import published
 from kgem.use.reproduce.results_page import results_page
+from kgem.use.reproduce.rows import Row, rows_of
 from kgem.use.reproduce.settled import SETTLED, complete, settled_table
-from kgem.use.reproduce.table1 import aims, rows_of, table1, write_tables
+from kgem.use.reproduce.table1 import aims, details, table1, write_tables
 from kgem.use.reproduce.tables import mean_and_spread
 from kgem.use.run import Run
 from obvious import random_graph
@@ -340,8 +341,9 @@ def test_tables_have_means_spread_and_the_published_figures_beside_them(tmp_path
         write_json(tmp_path / f"{each['name']}.json", each)
     assert read_cells(tmp_path) == sorted(DOCUMENTS, key=lambda each: f"{each['name']}.json")
     markdown, html = (path.read_text() for path in write_tables(tmp_path))
-    assert "0.354 ± 0.001 / 0.554 ± 0.001" in markdown and "0.365 / 0.56" in markdown and "0.35 / 0.54" in markdown
-    assert "**0.364 ± 0.001 / 0.554 ± 0.001**" in markdown and "<b>0.364 ± 0.001 / 0.554 ± 0.001</b>" in html
+    assert "0.354 ± 0.001 / 0.554 ± 0.001 (2) †" in markdown and "0.365 / 0.56" in markdown
+    assert "**0.364 ± 0.001 / 0.554 ± 0.001 (2)**" in markdown and "<b>0.364 ± 0.001 / 0.554 ± 0.001 (2)</b>" in html
+    assert "0.35 / 0.54" in markdown and "0.475 / 0.665 †" in markdown
     assert "best shared strength of a search (12 trials)" in markdown
     widths = {line.count("|") for line in markdown.split("## All cells")[1].splitlines() if line.startswith("|")}
     assert len(widths) == 1
@@ -355,6 +357,55 @@ def test_rows_are_gathered_over_seeds_and_auto_is_what_the_fit_chose() -> None:
     assert [table.title for table in table1(DOCUMENTS)] == ["Table 1", "Other graphs"]
 
 
+def lines_of(documents: list[dict[str, Any]], name: str) -> list[list[str]]:
+    return [list(line) for table in table1(documents) for line in table.rows if name in line[2]]
+
+
+def test_cells_that_other_settings_made_are_not_averaged() -> None:
+    def cell(seed: int, mrr: float, **changes: Any) -> dict[str, Any]:
+        config = settings(None, {"seed": seed, **changes}).model_dump(mode="json")
+        return document("umls", "em", seed, mrr, config=config)
+
+    mixed = [
+        cell(0, 0.8),
+        cell(1, 0.6, **{"em.beta": 0.3}),
+        cell(2, 0.9, **{"run.threads": 1, "run.time_budget": 60.0}),
+    ]
+    points = [row for row in rows_of(mixed) if row.label == "after EM: point (re-trained)"]
+    assert [(row.settings, row.seeds) for row in points] == [("em.beta = None", (0, 2)), ("em.beta = 0.3", (1,))]
+    told = lines_of(mixed, "re-trained")
+    assert [line[2].split("[")[1] for line in told] == ["em.beta = None]", "em.beta = 0.3]"]
+    assert [line[3][:13] for line in told] == ["0.850 ± 0.071", "0.600 / 0.800"]
+    assert [row.settings for row in rows_of(mixed[::2])] == [""] * 6, "nothing to tell apart"
+    searches = [document("umls", "search", seed, 0.9, trials=[{}] * n) for seed, n in enumerate((12, 30))]
+    assert [row.trials for row in rows_of(searches)] == [12, 30]
+    strengths = {"pretrain.strength": 0.2}, {"pretrain.strength": 0.5}
+    configs = [settings(None, each).model_dump(mode="json") for each in strengths]
+    for variant, n in {"search": 1, "conventional": 2}.items():
+        found = [document("umls", variant, seed, 0.9, config=config) for seed, config in enumerate(configs)]
+        assert len(rows_of(found)) == n, "a search chooses its strength; a given one makes another cell"
+    other = [document("umls", "em", seed, 0.9, facts={"hash": f"{seed}"}) for seed in (0, 1)]
+    assert all(len(row.seeds) == 1 for row in rows_of(other)), "other facts"
+
+
+def test_the_best_is_chosen_on_validation_and_auto_is_a_mark_unless_seeds_disagree() -> None:
+    one, two = document("umls", "em", 0, 0.8, mode="blend"), document("umls", "em", 1, 0.7, mode="blend")
+    one["metrics"]["mean"]["test"]["mrr"] = 0.99
+    (table,) = table1([one, two])
+    names = [line[2] for line in table.rows]
+    assert len(names) == 4 and [line[3].endswith("†") for line in table.rows] == ["blend" in name for name in names]
+    assert table.bold == {(names.index("kgem, after EM: blend of point and mean"), 3)}, "not the best on test"
+    (table,) = table1([one, two | {"mode": "point"}])
+    assert ["† 1/2" in line[3] for line in table.rows] == [True, False, False, True, False]
+    assert table.rows[-1][2] == "kgem, after EM: auto" and table.rows[-1][3].startswith("0.755")
+    assert len(details([one, two]).rows) == 4 and sum("†" in line[2] for line in details([one, two]).rows) == 1
+
+
+def test_a_row_of_some_of_its_seeds() -> None:
+    row: Row = next(row for row in rows_of(DOCUMENTS) if row.label == "after EM: point (re-trained)")
+    assert row.values("mrr") == [0.353, 0.355] and row.values("mrr", seeds=[1, 5]) == [0.355]
+
+
 def test_aims_are_met_or_missed_by_unrounded_means() -> None:
     table = aims(DOCUMENTS)
     assert table is not None
@@ -362,7 +413,11 @@ def test_aims_are_met_or_missed_by_unrounded_means() -> None:
         "fb15k-237, ComplEx, K = 100": ("yes", "yes"),
         "wn18rr, ComplEx, K = 100": ("no", "yes"),
     }
+    assert table.rows[0][1] == "Lacroix et al., grid-searched N3, K = 100"
     assert aims([document("umls", "em", 0, 0.9)]) is None
+    other = document("wn18rr", "em", 0, 0.465, model="distmult", dim=200)
+    unsized = aims([other])
+    assert unsized is not None and unsized.rows[0][1] == "LibKGE, no K given"
 
 
 def test_mean_and_spread() -> None:
