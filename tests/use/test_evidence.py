@@ -212,7 +212,8 @@ def test_doubt_is_what_the_obvious_computation_says() -> None:
             if mode == "bayes":
                 sampled = torch.stack([scores_of(s, h, r).softmax(0) for s in model.samples])
                 scores = sampled.mean(0).log()[left]
-                each = torch.stack([scores_of(s, h, r)[left].softmax(0) for s in model.samples])
+                temperature = model.temperature(mode)  # the same for all measures of doubt
+                each = torch.stack([(scores_of(s, h, r)[left] / temperature).softmax(0) for s in model.samples])
                 mixed = each.mean(0)
                 information = _entropy(mixed) - sum(_entropy(p) for p in each) / len(each)
                 assert found["information"][i] == pytest.approx(information, abs=1e-9)

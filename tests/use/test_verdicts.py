@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kgem.use.reproduce.doubt import _foretold
 from kgem.use.reproduce.frequency import _fitted, frequency_table, groups, slope_table
 
 
@@ -89,3 +90,17 @@ def test_fits_of_other_settings_are_not_compared_together() -> None:
         "search"
     ]
     assert groups(given) == {}
+
+
+@pytest.mark.parametrize(
+    ("questions", "wrong", "told"), [(29, 10, False), (30, 4, False), (30, 26, False), (30, 5, True)]
+)
+def test_a_bin_with_few_questions_has_no_area(questions: int, wrong: int, told: bool) -> None:
+    rng = np.random.default_rng(0)
+    right = np.concatenate([np.zeros(wrong), np.ones(questions - wrong), rng.integers(2, size=100)])
+    values = rng.random(len(right))
+    signals = {name: values for name in ("confidence", "entropy", "reciprocal_rank")} | {"right": right}
+    asked = np.concatenate([np.full(questions, 2), np.full(100, 500)])
+    few, many = _foretold(signals, asked)["bins"]
+    assert few["n"] == questions and (few["foretells"]["entropy"] is not None) == told
+    assert many["foretells"]["entropy"] is not None

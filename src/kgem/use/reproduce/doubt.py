@@ -1,10 +1,10 @@
 """Does the model know when it does not know: calibration on test, and doubt against error.
 
 Doubt is measured on the distribution over answers that ranks are made from: the other known answers are left out.
-`entropy` is that of the distribution with the mode's temperature, `confidence` the probability of its first answer.
-Of the posterior, `information` is the part of the entropy that comes from not knowing the vectors (the entropy of the
-averaged distribution less the average entropy), `spread` the standard deviation of the first answer's probability over
-samples, relative to its mean.
+All measures have the mode's temperature, as the probabilities that users are told. `confidence` is the probability of
+the first answer, `entropy` that of the distribution. Of the posterior, `information` is the part of the entropy that
+comes from not knowing the vectors (the entropy of the averaged distribution less the average entropy), `spread` the
+standard deviation of the first answer's probability over samples, relative to its mean.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ KIND = "kgem-calibration"
 MOST = 10_000  # questions that are asked; more say nothing new
 BLOCK_CELLS = 2**20  # scores at a time
 DECILES = 10
+KEPT = ("confidence", "entropy", "information", "spread", "right")  # means of each bin
+FEWEST, FEWEST_OF_EACH = 30, 5  # questions, and of right and of wrong ones, that an area under the curve is told for
 
 Floats = npt.NDArray[np.float64]
 Signals = dict[str, Floats]  # one number per question
@@ -86,7 +88,8 @@ def doubt(model: Model, facts: npt.NDArray[Any], mode: str) -> Signals:
         }
         part["right"] = (part["reciprocal_rank"] == 1).to(part["entropy"].dtype)
         if samples:
-            each = torch.stack([_scores(sample, block, mask).log_softmax(1) for sample in samples])  # (S, b, N_e)
+            sampled = torch.stack([_scores(sample, block, mask) for sample in samples])  # (S, b, N_e)
+            each = (sampled / temperature).log_softmax(2)
             mean = each.logsumexp(0) - np.log(len(samples))
             part["information"] = _entropy(mean) - _entropy(each).mean(0)
             first_answer = each.gather(2, first.expand(len(samples), -1)[:, :, None])[:, :, 0].exp()  # (S, b)
@@ -143,13 +146,15 @@ def _tenths(signals: Signals) -> dict[str, list[float]]:
 
 
 def _by_asked(signals: Signals, doubts: Mapping[str, Floats], place: npt.NDArray[Any]) -> Iterator[dict[str, Any]]:
-    kept: list[str] = [name for name in ("confidence", "entropy", "information", "spread", "right") if name in signals]
+    kept: list[str] = [name for name in KEPT if name in signals]
     for i, name in enumerate(frequency_names()):
         here = place == i
         if here.any():
             means: dict[str, float] = {key: float(signals[key][here].mean()) for key in kept}
             wrong = signals["right"][here] < 1
-            foretells = {key: area_under_roc(values[here], wrong) for key, values in doubts.items()}
+            enough = len(wrong) >= FEWEST and min(wrong.sum(), (~wrong).sum()) >= FEWEST_OF_EACH
+            areas = {key: area_under_roc(values[here], wrong) for key, values in doubts.items()}
+            foretells = areas if enough else dict.fromkeys(areas)
             yield {"bin": name, "n": int(here.sum()), **means, "foretells": foretells}
 
 
@@ -181,7 +186,8 @@ def calibration_table(documents: Iterable[Document]) -> Table:
     columns += ["confidence", "entropy", "information", "spread"]
     note = (
         "T was fitted on validation, the rest is on test. The last four columns: the probability that a wrong first "
-        "answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance), by measure of doubt."
+        "answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance), by measure of doubt, "
+        "all with T."
     )
     return Table("Calibration", columns, lines, 2, frozenset(), [note])
 
@@ -203,7 +209,11 @@ def doubt_table(documents: Iterable[Document], mode: str = "bayes") -> Table:
             name = ""
     columns = ["fit", "training facts of the asked entity", "questions", "first answers right", "mean confidence"]
     columns += ["entropy, nats", "information, nats", "entropy foretells errors"]
-    return Table("Doubt by frequency", columns, lines, 2, frozenset(), [f"Mode {mode}."])
+    notes = [
+        f"Mode {mode}, with its temperature. No area for fewer than {FEWEST} questions, or fewer than {FEWEST_OF_EACH} "
+        "of them right or wrong."
+    ]
+    return Table("Doubt by frequency", columns, lines, 2, frozenset(), notes)
 
 
 def _area(value: float | None) -> str:
