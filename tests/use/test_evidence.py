@@ -136,6 +136,12 @@ def test_what_re_training_logs_of_a_blend_is_not_taken_for_one_model() -> None:
     assert "blend of two models" not in figure_svg(pictures.cost_figure(judged))
 
 
+def test_seeds_that_searched_for_longer_are_told() -> None:
+    short = search_cell(1) | {"trials": search_cell()["trials"][:3]}
+    document = compare_costs([(search_cell(), fit_cell()), (short, fit_cell(1))], "")
+    assert document["trials"] == [3, 4] and cost_table([document]).rows[0][1] == "search, 3 or 4 trials"
+
+
 def test_a_search_whose_first_trial_failed_has_no_best_yet() -> None:
     search = search_cell() | {"trials": [trial(1, None, [0.9, 0.9]), trial(2, 0.5, [0.5] * 10)]}
     document = compare_costs([(search, fit_cell())], "")
