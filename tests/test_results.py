@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from kgem.use.reproduce.cells import read_cells
+from kgem.use.reproduce.readme import BEGIN, END, MOST, with_quality
 from kgem.use.reproduce.results_page import FOLDERS, results_page
 
 ROOT = Path(__file__).parents[1]
@@ -44,3 +46,13 @@ def test_no_result_that_is_kept_is_left_out_of_the_page() -> None:
     done = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True, check=False)
     kept = {file.removeprefix("results/") for file in done.stdout.split() if file.endswith(".json")}
     assert {file for file in kept if file.split("/")[0] in FOLDERS} <= listed(), AGAIN
+
+
+def test_the_table_of_the_readme_is_what_the_results_say() -> None:
+    text, files = (ROOT / "README.md").read_text("utf-8"), listed()
+    cells = [each for each in read_cells(ROOT / "results" / "table1") if f"table1/{each['name']}.json" in files]
+    assert with_quality(text, cells) == text, AGAIN
+    lines = text.split(BEGIN)[1].split(END)[0].strip().splitlines()
+    assert 3 <= len(lines) <= MOST + 2
+    paragraph = text.split(END)[1].split("\n\n")[1]
+    assert "two models" in paragraph and not re.search(r"\d\.\d", paragraph), "figures are typed by no hand"

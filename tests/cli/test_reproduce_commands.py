@@ -193,12 +193,14 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
     (here / "pictures").mkdir()
     (here / "pictures/results-old.svg").touch()
     (here / "pictures/other.svg").touch()
+    (here / "README.md").write_text("<!-- results begin -->\n<!-- results end -->\n")
     page = ["reproduce", "page", "--template", "page.in", "--out", "docs/page.md", "--images", "pictures"]
     code, _, err = kgem(*page, "--results", "typo")
     assert code == 2 and "no results in this folder" in err
     assert (here / "pictures/results-old.svg").exists() and not (here / "docs").exists(), "nothing was touched"
     code, _, err = kgem(*page)
     assert code == 0, err
+    assert "| tiny, ComplEx, K = 3 | 1 |" in (here / "README.md").read_text()
     text = (here / "docs/page.md").read_text()
     assert text.startswith("Ours.") and "(../pictures/results-search-tiny-complex-3.svg)" in text
     drawn = {"other.svg", "results-search-tiny-complex-3.svg", "results-strengths-tiny-complex-3.png"}

@@ -26,6 +26,7 @@ from kgem.use.reproduce.cells import Cell, cells, changed_settings, graph_name, 
 from kgem.use.reproduce.documents import write_json
 from kgem.use.reproduce.making import Maker
 from kgem.use.reproduce.published import published
+from kgem.use.reproduce.readme import BEGIN, END, MOST, quality, update_readme
 from kgem.use.reproduce.results_page import results_page
 from kgem.use.reproduce.rows import Row, rows_of
 from kgem.use.reproduce.settled import SETTLED, complete, settled_table
@@ -418,6 +419,32 @@ def test_aims_are_met_or_missed_by_unrounded_means() -> None:
     other = document("wn18rr", "em", 0, 0.465, model="distmult", dim=200)
     unsized = aims([other])
     assert unsized is not None and unsized.rows[0][1] == "LibKGE, no K given"
+
+
+def test_the_readme_has_fit_and_search_over_common_seeds_and_what_is_published(tmp_path: Path) -> None:
+    fits = [document("world", "em", seed, mrr, mode="blend") for seed, mrr in enumerate((0.9, 0.8, 0.1))]
+    searches = [document("world", "search", seed, 0.7, trials=[{}] * 12) for seed in (0, 1, 7)]
+    smaller = document("fb15k-237", "em", 0, 0.3, dim=50, mode="mean")
+    alone = [document("nations", "em", 0, 0.9), document("wn18rr", "em", 0, 0.4, dim=75)]
+    table = quality([*DOCUMENTS, *fits, *searches[:2], searches[2] | {"seed": 8}, smaller, *alone])
+    assert [list(row) for row in table.rows] == [
+        ["wn18rr, ComplEx, K = 100", "1", "", "0.475", "0.465", "0.47"],
+        ["fb15k-237, ComplEx, K = 100", "2", "", "0.354 ± 0.001", "0.354 ± 0.001", "0.35"],
+        ["world, ComplEx, K = 100", "2", "0.700 ± 0.000 (12 trials)", "0.860 ± 0.071", "0.850 ± 0.071", ""],
+    ]
+    graphs = [each for n in range(20) for each in (fits[0] | {"graph": f"g{n}"}, searches[0] | {"graph": f"g{n}"})]
+    assert len(quality(graphs).rows) == MOST
+    write_json(tmp_path / "cells" / "a.json", smaller)
+    readme = tmp_path / "README.md"
+    assert not update_readme(readme, tmp_path / "cells") and not readme.exists()
+    readme.write_text("No marks.")
+    assert not update_readme(readme, tmp_path / "cells") and readme.read_text() == "No marks."
+    readme.write_text(f"Before.\n\n{BEGIN}\nold\n{END}\n\nAfter.\n")
+    for _ in range(2):
+        assert update_readme(readme, tmp_path / "cells")
+        text = readme.read_text()
+        assert text.startswith(f"Before.\n\n{BEGIN}\n| test MRR |") and text.endswith(f"|\n{END}\n\nAfter.\n")
+        assert "| fb15k-237, ComplEx, K = 50 | 1 |  | 0.200 | 0.300 | 0.34 |" in text and "old" not in text
 
 
 def test_mean_and_spread() -> None:

@@ -237,9 +237,13 @@ def page(
     ),
     out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("docs/results.md"),
     images: Annotated[Path, typer.Option(metavar="FOLDER", help="Of its pictures.")] = Path("docs/images"),
+    readme: Annotated[
+        Path, typer.Option(metavar="FILE", help="Gets its table of quality anew, if it has the marks for it.")
+    ] = Path("README.md"),
 ) -> None:
     """Write the page of results: prose from a template, every figure and picture from the JSON files."""
     from kgem.use.reproduce.documents import make_folder, write_text
+    from kgem.use.reproduce.readme import update_readme
     from kgem.use.reproduce.results_page import PREFIX, results_page
 
     try:
@@ -257,6 +261,8 @@ def page(
     for name, draw in made.pictures.items():
         save_figure(draw(), images / name)
     write_text(out, made.text)
+    if update_readme(readme, results / "table1"):
+        say(f"{plain(readme)}: its table")
     say(f"{plain(out)}, {len(made.pictures)} pictures in {plain(images)}")
 
 

@@ -1,0 +1,79 @@
+"""The table of quality in README.md, between two marks, from the cells of Table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kgem.use.reproduce.cells import read_cells
+from kgem.use.reproduce.documents import Document, write_text
+from kgem.use.reproduce.published import published
+from kgem.use.reproduce.rows import AUTO, LABELS, SINGLE, Row, rows_of
+from kgem.use.reproduce.table1 import PAPER_GRAPHS, model_name
+from kgem.use.reproduce.tables import Table, mean_and_spread
+
+__all__ = ["BEGIN", "END", "quality", "update_readme", "with_quality"]
+
+BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
+MOST = 11  # rows: a first look, no more
+
+
+def update_readme(path: Path, cells: Path) -> bool:
+    """Mutates the file: the table between its marks anew. False if it is not there, or has no marks."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if BEGIN not in text or END not in text:
+        return False
+    write_text(path, with_quality(text, read_cells(cells)))
+    return True
+
+
+def with_quality(text: str, documents: Sequence[Document]) -> str:
+    """A text that has the marks, with the table between them."""
+    before, rest = text.split(BEGIN, 1)
+    return f"{before}{BEGIN}\n{quality(documents).markdown(None)}{END}{rest.split(END, 1)[1]}"
+
+
+def quality(documents: Sequence[Document]) -> Table:
+    """One fit beside the best shared strength of a search and what is published at that size, where there is either.
+
+    Of each graph and model the largest dimension; fit and search over the seeds that both have.
+    """
+    rows = rows_of(documents)
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for auto in sorted((row for row in rows if row.label == AUTO), key=_place):
+        beside = [row for row in rows if _key(row) == _key(auto)]
+        single = next(row for row in beside if row.label == SINGLE and row.settings == auto.settings)
+        search = _longest([row for row in beside if row.label == LABELS["search", "point"]], auto.seeds)
+        known = [f for f in published().figures if (f.graph, f.model, f.dim) == _key(auto)]
+        if search is None and not known:
+            continue
+        seeds = [seed for seed in auto.seeds if search is None or seed in search.seeds]
+        name = f"{auto.graph}, {model_name(auto.model)}, K = {auto.dim}"
+        fits = [mean_and_spread(row.values("mrr", seeds=seeds)) for row in (auto, single)]
+        found = f"{mean_and_spread(search.values('mrr', seeds=seeds))} ({search.trials} trials)" if search else ""
+        best = f"{max(figure.mrr for figure in known):g}" if known else ""
+        named = f"{name} [{auto.settings}]" if auto.settings else name
+        lines[auto.graph, auto.model, auto.settings] = [named, str(len(seeds)), found, *fits, best]
+    columns = [
+        "test MRR",
+        "seeds",
+        "one shared strength, best of a search",
+        "one fit, `auto`",
+        "the same, one model alone",
+    ]
+    return Table("Quality", [*columns, "published at this size"], list(lines.values())[:MOST], 1)
+
+
+def _key(row: Row) -> tuple[str, str, int | None]:
+    return row.graph, row.model, row.dim
+
+
+def _place(row: Row) -> tuple[int, str, str, int]:
+    """The paper's graphs first; by dimension last, so that the largest is the one that stays."""
+    return (*PAPER_GRAPHS, row.graph).index(row.graph), row.graph, row.model, row.dim
+
+
+def _longest(searches: Sequence[Row], seeds: Sequence[int]) -> Row | None:
+    """The search with the most trials among those that have a seed in common with the fit."""
+    common = [row for row in searches if set(row.seeds) & set(seeds)]
+    return max(common, key=lambda row: row.trials or 0, default=None)
