@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["calibration_figure", "cost_figure", "frequency_figure", "slope_figure"]
 
 MODE_COLOURS = {"point": GREEN, "mean": ORANGE, "bayes": BLUE, "blend": PURPLE}
+FEW = 10  # a share of fewer questions than this is no point of a curve
 
 
 def cost_figure(document: Document) -> Figure:
@@ -119,10 +120,17 @@ def calibration_figure(document: Document) -> Figure:
         reliability.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
         for mode, found in document["modes"].items():
             colour, curve = MODE_COLOURS.get(mode, INK), found["calibration"]["curve"]
-            points = [
-                (x, y) for x, y in zip(curve["confidence"], curve["accuracy"], strict=True) if x is not None
-            ]  # empty bins have none
-            reliability.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3.5, clip_on=False, label=mode)
+            bins = zip(curve["confidence"], curve["accuracy"], curve["counts"], strict=True)
+            points = [(x, y) for x, y, n in bins if n >= FEW]
+            reliability.plot(
+                [x for x, _ in points],
+                [y for _, y in points],
+                "o-",
+                color=colour,
+                markersize=3.5,
+                clip_on=False,
+                label=mode,
+            )
             shares = found["tenths"]["right"]
             tenths.plot(range(1, len(shares) + 1), shares, "o-", color=colour, markersize=3.5, clip_on=False)
         reliability.set(
