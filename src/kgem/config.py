@@ -129,6 +129,7 @@ class RetrainConfig(TrainConfig):
         min_length=1,
         description="(a, c) of the strengths a * learned + c * shared * n that race on validation; (1, 0) is the paper",
     )
+    fall_back: bool = Field(True, description="keep the pre-trained tables where re-training does not beat them")
     trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
     final_epochs: int = Field(10, ge=1, description="epochs after which the better of the two that lead goes on")
 
@@ -190,7 +191,7 @@ def paper_recipe() -> dict[str, Any]:
             "samples": 1,
             "restarts": 0,  # a restart lowers beta
         },
-        "retrain": authors | {"start": "warm", "judge": "point", "candidates": ((1.0, 0.0),)},
+        "retrain": authors | {"start": "warm", "judge": "point", "candidates": ((1.0, 0.0),), "fall_back": False},
     }
 
 

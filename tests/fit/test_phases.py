@@ -54,7 +54,14 @@ def settings(
         "settled": 0,
         "restarts": 2,
     } | em
-    retrain = {"learning_rate": 0.1, "half_life": 10.0, "start": "warm", "trial_epochs": 2, "final_epochs": 1} | retrain
+    retrain = {
+        "learning_rate": 0.1,
+        "half_life": 10.0,
+        "start": "warm",
+        "trial_epochs": 2,
+        "final_epochs": 1,
+        "fall_back": False,
+    } | retrain
     return Config(
         model=ModelConfig(**({"score": "complex", "dim": 4, "p": 3, "init_scale": 0.1} | (model or {}))),
         pretrain=PretrainConfig(**(COMMON | pretrain)),
@@ -91,7 +98,7 @@ MARGIN = settings(
 IMPATIENT = settings(
     pretrain={"epochs": 40, "patience": 1, "learning_rate": 0.5},
     em={"epochs": 40, "patience": 1, "learning_rate": 0.5, "samples": 2},
-    retrain={"epochs": 40, "patience": 1, "candidates": RACE, "trial_epochs": 3},
+    retrain={"epochs": 40, "patience": 1, "candidates": RACE, "trial_epochs": 3, "fall_back": True},
 )
 SETTLING = settings(
     pretrain={"epochs": 2, "patience": 50},
@@ -399,6 +406,33 @@ def test_retraining_is_judged_together_with_the_means_of_q(judge: str) -> None:
     assert fit.result().mix == RACE[1 if judge == "blend" else 0]
     assert len(partners) == (4 if judge == "blend" else 0)
     assert all(partner is fit.em.best for partner in partners)
+
+
+@pytest.mark.parametrize("fall_back", [True, False])
+def test_tables_that_retraining_spoils_are_the_pretrained_ones_again(fall_back: bool) -> None:
+    """A penalty that leaves nothing of the tables: no re-training could be worse."""
+    ruin = {"epochs": 2, "patience": 50, "candidates": ((1e4, 0.0),), "judge": "point", "fall_back": fall_back}
+    config = settings(pretrain={"epochs": 20, "patience": 50}, em={"epochs": 2, "patience": 50}, retrain=ruin)
+    validate = mrr_on(DATA, "train")
+    fit, result = finished(config, validate)
+    same = all(map(torch.equal, result.point.tables(), fit.pretraining.best.tables()))
+    assert same == fit.fell_back == fall_back
+    assert result.mix == ((0.0, 1.0) if fall_back else (1e4, 0.0))
+    if fall_back:
+        (event,) = result.events
+        assert event["mrr"] == validate(fit.pretraining.best) > event["retrained"]
+
+
+def test_retraining_that_gains_is_kept() -> None:
+    config = settings(
+        pretrain={"epochs": 1, "patience": 50, "learning_rate": 0.01},
+        em={"epochs": 1, "patience": 50},
+        retrain={"epochs": 20, "patience": 50, "candidates": ((1e-3, 0.0),), "judge": "point", "fall_back": True},
+    )
+    fit, result = finished(config, mrr_on(DATA, "train"))
+    assert not fit.fell_back
+    assert result.mix == (1e-3, 0.0)
+    assert not result.events
 
 
 def test_tempering_gives_the_learned_prior_a_quarter_of_the_weight_of_the_shared_one() -> None:

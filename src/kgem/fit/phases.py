@@ -10,6 +10,7 @@ with the shared strength that pre-training settled on. (a, c) is settled by a sh
 candidate re-trains a few epochs from the EM means, the best two some more, and the one that leads goes on. a = 1,
 c = 0 is the paper's recipe. Pre-training settles its one shared strength the same way; while the strongest or the
 weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
+Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from torch import Tensor
 from kgem.config import Config, EMConfig, PretrainConfig, RetrainConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
-from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, point_estimate
+from kgem.fit.point_estimate import EpochRecord, PointState, Validate, below, copy_tables, point_estimate
 from kgem.fit.race import Race, prefixed
 from kgem.fit.variational_em import EMState, variational_em
 from kgem.fit.warm_start import WarmStart, measure_em, measure_point
@@ -40,6 +41,7 @@ from kgem.model.scores import get_score
 __all__ = ["PHASES", "FitResult", "ThreePhases"]
 
 PHASES = ("pretrain", "em", "retrain")
+PRETRAINED = (0.0, 1.0)  # the (a, c) of pre-training's strengths
 WEIGHT_OF_PRIOR = 0.25  # of what noise and prior of q do together
 LEAST_BETA = 0.01  # a prior that weighs nothing would let q run away
 NEGATIVES = "negatives"  # the generator of random tails, in a checkpoint
@@ -56,7 +58,7 @@ C = TypeVar("C")  # what a race is about: a factor, or an (a, c)
 class FitResult:
     """What a fit leaves behind."""
 
-    point: Embeddings  # re-trained tables
+    point: Embeddings  # re-trained tables, or the pre-trained ones if these are better
     posterior: Posterior  # q after EM, at its best on validation
     strengths: Strengths  # learned by EM
     mix: tuple[float, float]  # the (a, c) that re-training settled on
@@ -182,7 +184,7 @@ class ThreePhases:
             point=self.race.state.best,
             posterior=q,
             strengths=self.em.strengths,
-            mix=mix,
+            mix=PRETRAINED if self.fell_back else mix,
             beta=self.em_config().beta or 1.0,
             epochs=dict(self.epochs),
             events=tuple(self.events),
@@ -364,7 +366,24 @@ class ThreePhases:
             lambda candidate: self.retraining_strengths(*candidate),
             self._start_retraining,
         )
+        self._fall_back(self.race.state)
         self.phase = "done"
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether the pre-trained tables were better than the re-trained ones."""
+        return any(event["event"] == "fallback" for event in self.events)
+
+    def _fall_back(self, retrained: PointState) -> None:
+        """Mutates: the pre-trained tables again, if what re-training is judged by says that they are better."""
+        judge = self._judge()
+        if not self.config.retrain.fall_back or judge is None or self._warm or not retrained.stopping.best_epoch:
+            return
+        mrr, best = judge(self.pretraining.best), retrained.stopping.best
+        if mrr > best:
+            copy_tables(self.pretraining.best, retrained.best)
+            self.events.append({"event": "fallback", "phase": "retrain", "mrr": mrr, "retrained": best})
+            LOG.info("the pre-trained tables are better than the re-trained ones (MRR %.4f, %.4f)", mrr, best)
 
     def _run_race(
         self,
