@@ -71,6 +71,7 @@ def settled_table(documents: Sequence[Document]) -> Table | None:
     notes = [
         "What every fit chose by itself. beta: the weight of prior and entropy in EM (1 is the paper). Shared "
         "strength: the multiple that the race of pre-training chose, times the first guess. Re-training had the "
-        "strengths a * learned + c * shared strength * n; a = 1, c = 0 is the paper. auto: the mode it chose.",
+        "strengths a * learned + c * shared strength * n; a = 1, c = 0 is the paper, and a = 0, c = 1 says that the "
+        "pre-trained tables were better and were kept. auto: the mode it chose.",
     ]
     return Table("What the fits settled on", columns, lines, 2, frozenset(), notes) if lines else None
