@@ -147,7 +147,7 @@ class Maker:
             return run.model() or self.carry_on(run)
 
     def _check(self, run: Run, prepared: Prepared, config: Config) -> None:
-        """A run that was begun must be of this graph; that its settings are others is told."""
+        """A run that was begun must be of this graph and have these settings: its cell says that it has."""
         if run.prepared.data.content_hash != prepared.data.content_hash:
             raise InputError(
                 f"the run is of another graph or split than {prepared.data.name} is now",
@@ -157,7 +157,11 @@ class Maker:
         free = set(CARRIED_OUT) | (LENGTHS if run.config.run.time_budget is not None else set())
         changed = [name for name in differences(run.config, config) if name not in free]
         if changed:
-            self.tell(f"{run.folder} goes on with the settings it began with; others now: {', '.join(changed)}")
+            raise InputError(
+                f"the run was begun with another {', '.join(changed)}",
+                where=str(run.folder),
+                remedy="give the settings it has, or another --out and --results, or begin anew: --force",
+            )
 
     def _measured(self, model: Model, modes: Sequence[str]) -> dict[str, Any]:
         """Filtered ranks of validation and test in each mode; `auto` is the one that was best on validation."""
