@@ -41,7 +41,7 @@ PHASE = {"epochs": 2, "batch_size": 40, "patience": 9}
 BASE: dict[str, Any] = {
     "pretrain": {**PHASE, "candidates": (1.0,)},
     "em": {**PHASE, "settled": 0.0},
-    "retrain": {**PHASE, "candidates": ((1.0, 0.0), (1.0, 1.0)), "trial_epochs": 1},
+    "retrain": {**PHASE, "candidates": ((1.0, 0.0), (1.0, 1.0)), "trial_epochs": 1, "fall_back": False},
     "run": {"checkpoint_seconds": 0.0, "threads": 1},
 }
 VARIANTS = ("conventional", "search", "em")
