@@ -42,8 +42,17 @@ def cost_figure(document: Document) -> Figure:
 def _span(seeds: Sequence[Document]) -> tuple[float, float]:
     """From what the first trial of a search found, or a fit that found less, to the best of all lines."""
     ends = [curve["best"][-1] for seed in seeds for curve in _lines(seed)]
-    ends += [seed["fit"]["valid"]["mrr"] for seed in seeds]
+    ends += [_left_behind(seed) for seed in seeds]
     return min(*ends, *(min(filter(None, seed["search"]["trials"]["best"])) for seed in seeds)), max(ends)
+
+
+def _left_behind(seed: Document) -> float:
+    """The validation MRR of what the fit leaves behind, on the scale of the logs.
+
+    These are of a sample of validation where that is large: what the search leaves behind stands at its logged best.
+    """
+    search, fit = seed["search"], seed["fit"]
+    return float(search["curve"]["best"][-1] + fit["valid"]["mrr"] - search["valid"]["mrr"])
 
 
 def _lines(seed: Document) -> list[Document]:
@@ -62,7 +71,7 @@ def _draw_cost(axes: Axes, seed: Document, unit: str, *, first: bool) -> None:
     label = "one trial of the search" if first else None
     axes.scatter(trials[unit], trials["mrr"], s=12, color=RED, alpha=0.5 * alpha, linewidths=0, label=label)
     label = "what the fit leaves, one model" if first else None
-    axes.scatter([fit[unit]], [fit["valid"]["mrr"]], s=34, color=BLUE, alpha=alpha, zorder=3, linewidths=0, label=label)
+    axes.scatter([fit[unit]], [_left_behind(seed)], s=34, color=BLUE, alpha=alpha, zorder=3, linewidths=0, label=label)
     if first:
         best, name = seed["search"]["curve"]["best"][-1], "the best of the search"
         axes.axhline(best, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1, label=name)
@@ -104,12 +113,13 @@ def slope_figure(document: Document, what: str = "entities") -> Figure:
 
 def _name_bins(axes: Axes, bins: Sequence[Document]) -> None:
     """Each bin by its name and, below, how many questions it has."""
-    axes.set_xticks(range(len(bins)), [f"{row['bin']}\n{_amount(row['n'])}" for row in bins], fontsize=8.5)
+    size = 8.5 if len(bins) < 7 else 6.5
+    axes.set_xticks(range(len(bins)), [f"{row['bin']}\n{_amount(row['n'])}" for row in bins], fontsize=size)
     axes.set_xlim(-0.5, len(bins) - 0.5)
 
 
 def _amount(n: int) -> str:
-    return f"({n:,})" if n < 10_000 else f"({n / 1000:.0f}k)"
+    return f"({n:,})" if n < 1_000 else f"({n / 1000:.2g}k)" if n < 10_000 else f"({n / 1000:.0f}k)"
 
 
 def calibration_figure(document: Document) -> Figure:
@@ -151,4 +161,4 @@ def _draw_doubt(axes: Axes, modes: Document) -> None:
     axes.plot(places, [row["right"] for row in bins], "o-", color=INK, markersize=3.5, label="right (bayes)")
     _name_bins(axes, bins)
     axes.set(ylim=(0, 1), xlabel="training facts with the asked entity", ylabel="first answer: share")
-    axes.legend(loc="lower center", fontsize=8.5)
+    axes.legend(loc="best", fontsize=8.5)
