@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kgem.use.reproduce.readme import BEGIN, END, between_marks
+
 __all__ = ["claims", "table", "write_into"]
 
-BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
 TITLES = {
     "ours": "kgem",
     "rounded": "kgem, products in bfloat16",
@@ -186,8 +187,7 @@ def _serve_lines(suites: dict[str, Any]) -> Iterator[str]:
 
 def write_into(page: Path, text: str) -> None:
     """Replace what stands between the two marks of a page."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
+    before = page.read_text()
+    if END not in before.partition(BEGIN)[2]:
         raise ValueError(f"{page} has no place for results: put {BEGIN} and {END} where they belong")
-    page.write_text(f"{before}{BEGIN}\n{text}{END}{after}")
+    page.write_text(between_marks(before, text))

@@ -12,7 +12,7 @@ from kgem.use.reproduce.rows import AUTO, LABELS, SINGLE, Row, rows_of
 from kgem.use.reproduce.table1 import PAPER_GRAPHS, model_name
 from kgem.use.reproduce.tables import Table, mean_and_spread
 
-__all__ = ["BEGIN", "END", "quality", "update_readme", "with_quality"]
+__all__ = ["BEGIN", "END", "between_marks", "quality", "update_readme", "with_quality"]
 
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
 MOST = 11  # rows: a first look, no more
@@ -29,8 +29,13 @@ def update_readme(path: Path, cells: Path) -> bool:
 
 def with_quality(text: str, documents: Sequence[Document]) -> str:
     """A text that has the marks, with the table between them."""
+    return between_marks(text, quality(documents).markdown(None))
+
+
+def between_marks(text: str, new: str) -> str:
+    """A text that has the marks, with something new between them."""
     before, rest = text.split(BEGIN, 1)
-    return f"{before}{BEGIN}\n{quality(documents).markdown(None)}{END}{rest.split(END, 1)[1]}"
+    return f"{before}{BEGIN}\n{new}{END}{rest.split(END, 1)[1]}"
 
 
 def quality(documents: Sequence[Document]) -> Table:
