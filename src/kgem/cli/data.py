@@ -35,25 +35,21 @@ Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same res
 
 
 @app.command(epilog="Example: kgem data check graph.tsv")
+@reading.reads
 def check(
     graph: reading.Graph,
     threshold: Annotated[
         float, typer.Option(min=0.5, max=1.0, help="Share of pairs from which two relations count as nearly the same.")
     ] = 0.97,
     as_json: AsJson = False,
-    format: reading.Format = None,
-    header: reading.Header = False,
-    columns: reading.Columns = None,
-    extra: reading.Extra = None,
-    literals: reading.Literals = reading.LiteralChoice.drop,
-    skip_bad: reading.SkipBad = False,
+    *,
+    how: reading.How,
 ) -> None:
     """Report bad rows, duplicates, facts in two splits, unseen symbols and leakage.
 
     Ends with exit code 2 if there are bad rows, unless they are to be skipped.
     """
-    how = reading.options(format, header, columns, extra, literals, skip_bad=True)  # to see all bad rows, not one
-    dataset = reading.load(graph, how, quiet=True)
+    dataset = reading.load(graph, how | {"skip_bad": True}, quiet=True)  # to see all bad rows, not one
     n_facts = len(dataset.train) + len(dataset.valid) + len(dataset.test)
     with Progress("checking", expected=n_facts / CHECK_RATE):
         from kgem.data.splits import check as check_splits
@@ -63,7 +59,7 @@ def check(
         emit_json(report.to_dict() | {"reading": [asdict(each) for each in dataset.reports]})
     else:
         emit(*check_tables(report, dataset.reports))
-    if not skip_bad:
+    if not how["skip_bad"]:
         _refuse_bad_rows(dataset.reports)
 
 
@@ -79,6 +75,7 @@ def _refuse_bad_rows(reports: tuple[ReadReport, ...]) -> None:
 
 
 @app.command(epilog="Example: kgem data stats graph.tsv --figure counts.svg")
+@reading.reads
 def stats(
     graph: reading.Graph,
     top: Annotated[int, typer.Option(min=0, help="How many relations to list.")] = 20,
@@ -96,12 +93,8 @@ def stats(
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
-    format: reading.Format = None,
-    header: reading.Header = False,
-    columns: reading.Columns = None,
-    extra: reading.Extra = None,
-    literals: reading.Literals = reading.LiteralChoice.drop,
-    skip_bad: reading.SkipBad = False,
+    *,
+    how: reading.How,
 ) -> None:
     """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
     if figure is not None:
@@ -109,7 +102,7 @@ def stats(
 
         refuse_existing(figure, force)
         figure_format(figure)
-    dataset = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    dataset = reading.load(graph, how)
     from kgem.data.stats import graph_stats
 
     found = graph_stats(dataset, dim=dim, epochs=epochs, gflops=gflops)
@@ -125,6 +118,7 @@ def stats(
 
 
 @app.command(epilog="Example: kgem data convert graph.ttl graph.tsv")
+@reading.reads
 def convert(
     graph: reading.Graph,
     out: Annotated[
@@ -134,12 +128,8 @@ def convert(
     to: To = None,
     force: Force = False,
     as_json: AsJson = False,
-    format: reading.Format = None,
-    header: reading.Header = False,
-    columns: reading.Columns = None,
-    extra: reading.Extra = None,
-    literals: reading.Literals = reading.LiteralChoice.drop,
-    skip_bad: reading.SkipBad = False,
+    *,
+    how: reading.How,
 ) -> None:
     """Write a graph in another format; each fact once, labels unchanged.
 
@@ -153,8 +143,8 @@ def convert(
         refuse_taken(Path(out), force)
     elif out != STDOUT:
         refuse_existing(Path(out), force)
-    frames = reading.read_frames(graph, reading.options(format, header, columns, extra, literals, skip_bad))
-    keep = literals is reading.LiteralChoice.keep
+    frames = reading.read_frames(graph, how)
+    keep = how["literals"] == "keep"
     if is_folder:
         names = _write_folder(frames, Path(out), name, keep)
     elif out == STDOUT:
@@ -168,6 +158,7 @@ def convert(
 
 
 @app.command(epilog="Example: kgem data split graph.tsv --out split/ --valid 0.1 --test 0.1 --seed 0")
+@reading.reads
 def split(
     graph: reading.Graph,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.", show_default=False)],
@@ -180,12 +171,8 @@ def split(
     to: To = None,
     force: Force = False,
     as_json: AsJson = False,
-    format: reading.Format = None,
-    header: reading.Header = False,
-    columns: reading.Columns = None,
-    extra: reading.Extra = None,
-    literals: reading.Literals = reading.LiteralChoice.drop,
-    skip_bad: reading.SkipBad = False,
+    *,
+    how: reading.How,
 ) -> None:
     """Divide a graph into train, valid and test, so that train knows every symbol.
 
@@ -194,12 +181,12 @@ def split(
     name = to or "tsv"
     _known_format(name)
     refuse_taken(out, force)
-    dataset = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    dataset = reading.load(graph, how)
     from kgem.data.splits import make_split
 
     made, report = make_split(dataset, valid, test, seed, group=group)
     parts = {part: made.frame(part) for part, n in report.got.items() if n}
-    names = _write_folder(parts, out, name, literals is reading.LiteralChoice.keep)
+    names = _write_folder(parts, out, name, how["literals"] == "keep")
     say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
     if as_json:
         emit_json(report.to_dict() | {"files": names})

@@ -45,6 +45,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warning
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
 
 
+@reading.reads
 def fit(
     graph: reading.Graph,
     model: Annotated[
@@ -82,12 +83,8 @@ def fit(
     quiet: Quiet = False,
     force: Force = False,
     as_json: AsJson = False,
-    format: reading.Format = None,
-    header: reading.Header = False,
-    columns: reading.Columns = None,
-    extra: reading.Extra = None,
-    literals: reading.Literals = reading.LiteralChoice.drop,
-    skip_bad: reading.SkipBad = False,
+    *,
+    how: reading.How,
 ) -> None:
     """Fit a graph: pre-training, variational EM that learns every strength, re-training.
 
@@ -100,7 +97,6 @@ def fit(
         _check_free(out, force)
     if tensorboard:
         _check_tensorboard()
-    how = reading.options(format, header, columns, extra, literals, skip_bad)
     data = reading.load(graph, how, quiet=quiet)
     out = Path("runs") / _file_name(data.name) if out is None else out
     with Progress("preparing"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,21 +23,20 @@ if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
 
 __all__ = [
-    "Columns",
-    "Extra",
     "Format",
     "Graph",
-    "Header",
-    "LiteralChoice",
-    "Literals",
-    "SkipBad",
+    "How",
     "fetched",
     "load",
     "options",
     "read_frames",
+    "reads",
     "showing",
     "tell",
 ]
+
+How = dict[str, Any]  # options of `read_triples`
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 READ_RATE = 25e6  # bytes a second: a guess for the time left, from FB15K on one core
 _SHOWN = 5  # bad rows told without being asked
@@ -96,8 +97,13 @@ SkipBad = Annotated[
 
 
 def options(
-    format: str | None, header: bool, columns: str | None, extra: str | None, literals: str, skip_bad: bool
-) -> dict[str, Any]:
+    format: Format = None,
+    header: Header = False,
+    columns: Columns = None,
+    extra: Extra = None,
+    literals: Literals = LiteralChoice.drop,
+    skip_bad: SkipBad = False,
+) -> How:
     """The options of `read_triples` from those of the command line."""
     return {
         "format": format,
@@ -109,7 +115,23 @@ def options(
     }
 
 
-def load(graph: str, how: dict[str, Any], *, quiet: bool = False) -> Dataset:
+def reads(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with all of `options` in the place of its parameter `how`."""
+    mine, own = (inspect.signature(each, eval_str=True).parameters for each in (options, command))
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        how = options(**{name: given.pop(name) for name in mine})
+        command(**given, how=how)
+
+    kept = [each.replace(kind=KEYWORD) for name, each in own.items() if name != "how"]
+    signature = inspect.Signature([*kept, *(each.replace(kind=KEYWORD) for each in mine.values())])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    return run
+
+
+def load(graph: str, how: How, *, quiet: bool = False) -> Dataset:
     """The graph; rows that were left out are told on stderr unless the caller tells them."""
     with showing(graph):
         from kgem.data.dataset import Dataset
@@ -120,7 +142,7 @@ def load(graph: str, how: dict[str, Any], *, quiet: bool = False) -> Dataset:
     return dataset
 
 
-def read_frames(graph: str, how: dict[str, Any]) -> dict[str, pl.DataFrame]:
+def read_frames(graph: str, how: How) -> dict[str, pl.DataFrame]:
     """The labelled facts of each split that has any; rows that were left out are told on stderr."""
     with showing(graph):
         from kgem.data.sources import find, read

@@ -31,6 +31,7 @@ TRIALS = {
 }
 
 
+@reading.reads
 def search(
     graph: reading.Graph,
     trials: Annotated[int, typer.Option(min=1, help="Complete trainings.")] = 30,
@@ -50,19 +51,15 @@ def search(
     force: Force = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
-    format: reading.Format = None,
-    header: reading.Header = False,
-    columns: reading.Columns = None,
-    extra: reading.Extra = None,
-    literals: reading.Literals = reading.LiteralChoice.drop,
-    skip_bad: reading.SkipBad = False,
+    *,
+    how: reading.How,
 ) -> None:
     """The baseline that kgem replaces: Optuna's search for one shared strength, and what it costs.
 
     Every trial is a complete training with the strengths of Eq. 6, on the engine that 'kgem fit' uses.
     """
     target = Target(as_json, as_csv, out, force)
-    data = reading.load(graph, reading.options(format, header, columns, extra, literals, skip_bad))
+    data = reading.load(graph, how)
     from kgem.fit.search import RATES
     from kgem.fit.search import search as run_search
     from kgem.use.fitting import prepare, settings, validator

@@ -24,6 +24,7 @@ ORIGIN = "update"
 _SHOWN = 5  # new labels told
 
 
+@reading.reads
 def update(
     folder: Run,
     facts: Annotated[
@@ -54,12 +55,8 @@ def update(
     quiet: Quiet = False,
     force: Force = False,
     as_json: AsJson = False,
-    format: reading.Format = None,
-    header: reading.Header = False,
-    columns: reading.Columns = None,
-    extra: reading.Extra = None,
-    literals: reading.Literals = reading.LiteralChoice.drop,
-    skip_bad: reading.SkipBad = False,
+    *,
+    how: reading.How,
 ) -> None:
     """Teach a run new facts, about new entities and relations too; into a run folder of its own.
 
@@ -72,7 +69,7 @@ def update(
     if out is not None:
         _check_target(out, folder, force)
     model = opened(folder)
-    given = _read(facts, remove, reading.options(format, header, columns, extra, literals, skip_bad), quiet)
+    given = _read(facts, remove, how, quiet)
     with Progress("preparing"):
         from kgem.use import run as running
         from kgem.use.growing import new_folder, plan_update
@@ -107,7 +104,7 @@ def _check_target(out: Path, folder: Path, force: bool) -> None:
     check_free(out, force)
 
 
-def _read(facts: str | None, remove: str | None, how: dict[str, Any], quiet: bool) -> Given:
+def _read(facts: str | None, remove: str | None, how: reading.How, quiet: bool) -> Given:
     with reading.showing(str(facts or remove)):
         from kgem.use.growing import read_given
 
