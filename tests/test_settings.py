@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,22 @@ def test_none_is_no_value_where_there_may_be_none() -> None:
 def test_settings_that_contradict_each_other_are_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match=r"^dtype float64 asks for more digits"):
         settings(None, {"dtype": "float64", "run.products": "bfloat16"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said", "remedy"),
+    [
+        ("model.dim", True, "model.dim = True: neither true nor false", "whole number at least 1"),
+        ("em.beta", False, "em.beta = False: neither true nor false", "number above 0, at most 1 or `none`"),
+        ("em.beta", 2.0, "em.beta = 2.0", "number above 0, at most 1 or `none`"),
+        ("em.m_step", "exactly", "em.m_step = 'exactly'", "`sample`, `exact`, `gradient`"),
+        ("pretrain.candidates", [1.0, -1.0], "pretrain.candidates.1 = -1.0", "numbers length at least 1"),
+        ("em", 3, "em = 3", r"docs/settings\.md"),
+    ],
+)
+def test_wrong_values_are_refused_with_the_right_ones(name: str, value: Any, said: str, remedy: str) -> None:
+    with pytest.raises(ConfigError, match=f"(?s)^{re.escape(said)}.*{remedy}"):
+        settings(None, {name: value})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 __all__ = [
     "NONE",
@@ -34,6 +34,15 @@ class Section(BaseModel):
     def _none(cls, given: Any) -> Any:
         """TOML and command lines have no null: there it is written as text."""
         return {k: None if v == NONE else v for k, v in given.items()} if isinstance(given, dict) else given
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth(cls, value: Any, info: ValidationInfo) -> Any:
+        """True is 1 to Python, but not to whoever writes dim = true."""
+        assert info.field_name is not None
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise ValueError("neither true nor false is a value of it")
+        return value
 
 
 class ModelConfig(Section):

@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 from kgem.config import NONE, Config
 from kgem.errors import ConfigError
 
-__all__ = ["differences", "parse_duration", "parse_override", "read_toml", "settings_page", "to_toml"]
+__all__ = ["allowed", "differences", "parse_duration", "parse_override", "read_toml", "settings_page", "to_toml"]
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)")
@@ -77,6 +77,17 @@ def differences(one: Config, other: Config) -> list[str]:
         a, b = getattr(one, section), getattr(other, section)
         names += [f"{section}.{name}" for name in kind.model_fields if getattr(a, name) != getattr(b, name)]
     return names
+
+
+def allowed(*name: int | str) -> str:
+    """The values that a setting may have, in words; what lies deeper than it (a place in a tuple) does not count."""
+    kind: type[BaseModel] = Config
+    for part in map(str, name):
+        sections = dict(_sections(kind))
+        if part not in sections:
+            return _allowed(kind.model_fields[part]) if part in kind.model_fields else ""
+        kind = sections[part]
+    return ""
 
 
 def settings_page() -> str:

@@ -29,6 +29,7 @@ from kgem.fit.point_estimate import EpochRecord, default_batch_size
 from kgem.fit.warm_start import WarmStart
 from kgem.model.embeddings import Embeddings
 from kgem.model.scores import get_score
+from kgem.settings import allowed
 from kgem.use.budget import within_budget
 from kgem.use.fitted import MODES, affordable_samples
 from kgem.use.model import Model
@@ -192,8 +193,10 @@ def _explained(error: ValidationError) -> ConfigError:
         near = difflib.get_close_matches(name, [*known, *Config.model_fields], n=3)
         remedy = f"did you mean {', '.join(near)}?" if near else "settings are those of kgem.Config"
         return ConfigError(f"there is no setting {name!r}", remedy=remedy)
-    what = f"{name} = {first['input']!r}: {first['msg']}" if name else first["msg"].removeprefix("Value error, ")
-    return ConfigError(what, remedy="see the bounds in kgem.Config")
+    said = first["msg"].removeprefix("Value error, ")
+    may_be = allowed(*first["loc"])
+    remedy = f"it may be: {may_be}" if may_be else "docs/settings.md says what settings may be"
+    return ConfigError(f"{name} = {first['input']!r}: {said}" if name else said, remedy=remedy)
 
 
 def check_device(device: str) -> None:
