@@ -9,7 +9,7 @@ from small_models import random_model
 
 from kgem.errors import InputError
 from kgem.use.answers import KINDS, MOST, answers_figure
-from kgem.use.drawing import figure_svg
+from kgem.use.figures.drawing import figure_svg
 
 
 def test_probabilities_ranges_and_colours() -> None:

@@ -17,7 +17,7 @@ from kgem.errors import InputError
 from kgem.evaluate.metrics import FREQUENCY_BINS
 from kgem.evaluate.ranking import rank
 from kgem.model.prior import Strengths
-from kgem.use.drawing import figure_svg
+from kgem.use.figures.drawing import figure_svg
 from kgem.use.fitted import MODES
 from kgem.use.model import Model
 from kgem.use.reproduce import pictures

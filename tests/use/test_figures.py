@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.calibration import reliability
 from kgem.use.figures import (
-    MANY,
     counts_figure,
     elbo_figure,
     figure_svg,
@@ -29,6 +28,7 @@ from kgem.use.figures import (
     save_figure,
     strengths_figure,
 )
+from kgem.use.figures.strengths import MANY
 
 rng = np.random.default_rng(0)
 COUNTS = rng.zipf(1.6, size=300).clip(max=5000) - 1

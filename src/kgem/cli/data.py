@@ -98,7 +98,7 @@ def stats(
 ) -> None:
     """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
     if figure is not None:
-        from kgem.use.drawing import figure_format
+        from kgem.use.figures.drawing import figure_format
 
         refuse_existing(figure, force)
         figure_format(figure)

@@ -252,7 +252,7 @@ def page(
         remedy = "name the template: --template FILE"
         raise InputError(f"cannot be read: {error.strerror}", where=str(template), remedy=remedy) from error
     made = results_page(prose, results, _seen_from(out, images))
-    from kgem.use.drawing import save_figure
+    from kgem.use.figures.drawing import save_figure
 
     make_folder(images)
     for old in images.glob(f"{PREFIX}*"):
@@ -348,7 +348,7 @@ def _search_command(group: Sequence[tuple[Document, Document]]) -> str:
 
 def _keep(results: Path, document: Document, cells: Sequence[Document], figures: dict[str, Figure]) -> None:
     """Write a document that was made from cells, and its pictures, whose names end as told."""
-    from kgem.use.drawing import save_figure
+    from kgem.use.figures.drawing import save_figure
     from kgem.use.reproduce.documents import made_from, write_json
 
     path = results / f"{document['name']}.json"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kgem.errors import InputError
-from kgem.use.drawing import BLUE, FAINT, GREEN, INK, empty_figure, style
+from kgem.use.figures.drawing import BLUE, FAINT, GREEN, INK, empty_figure, style
 from kgem.use.predict import Answer, Prediction
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kgem.evaluate.calibration import Calibration
 from kgem.evaluate.metrics import Evaluation, Metrics
 from kgem.settings import to_toml
 from kgem.use import figures, page
-from kgem.use.drawing import duration
+from kgem.use.figures.drawing import duration
 from kgem.use.fitted import MODES, Fitted
 from kgem.use.page import bar, card, details, esc, note, pair, percent, picture, table, tag
 from kgem.use.predict import MEANING, Answer

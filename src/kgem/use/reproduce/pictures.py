@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kgem.use.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, empty_figure, style
 from kgem.use.figures import ProportionalFit, strengths_figure
+from kgem.use.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, empty_figure, style
 from kgem.use.reproduce.documents import Document
 
 if TYPE_CHECKING:
