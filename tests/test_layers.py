@@ -66,8 +66,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "fitting",
         "run",
         "growing",
-        "drawing",
-        "answers",
         "figures",
         "compare",
         "page",

@@ -8,7 +8,7 @@ import pytest
 from small_models import random_model
 
 from kgem.errors import InputError
-from kgem.use.answers import KINDS, MOST, answers_figure
+from kgem.use.figures.answers import KINDS, MOST, answers_figure
 from kgem.use.figures.drawing import figure_svg
 
 

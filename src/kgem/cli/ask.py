@@ -205,7 +205,7 @@ def _answer_table(prediction: Prediction) -> Any:
 
 
 def _answer_figure(predictions: Sequence[Prediction]) -> Any:
-    from kgem.use.answers import answers_figure
+    from kgem.use.figures.answers import answers_figure
 
     return answers_figure(predictions)
 
