@@ -423,6 +423,21 @@ def test_server_that_stops_and_comes_back(browser: Browser, own_server: Served) 
 
 
 @needs_chromium
+def test_a_list_waits_for_the_decision_that_is_under_way(browser: Browser, own_server: Served) -> None:
+    with watched(browser, own_server) as page:
+        visit(page, "/#/review")
+        expect(page.get_by_text("0 of")).to_be_visible()
+        held: list[Route] = []
+        page.route("**/api/review", lambda route: held.append(route))  # decisions only: the list has parameters
+        with page.expect_request("**/api/review"):
+            page.keyboard.press("a")
+        page.evaluate("dispatchEvent(new Event('hashchange'))")  # the same list once more
+        page.wait_for_timeout(500)
+        held[0].continue_()
+        expect(page.get_by_text("1 of")).to_be_visible()
+
+
+@needs_chromium
 def test_work_in_the_background_shows_how_far_it_is(browser: Browser, served: Served) -> None:
     calls = 0
 

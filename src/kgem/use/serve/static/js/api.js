@@ -32,7 +32,8 @@ function address(path, params = {}) {
   return query.size ? `/api/${path}?${query}` : `/api/${path}`;
 }
 
-async function call(url, options) {
+async function call(url, options, { probing = false } = {}) {
+  if (lost && !probing) throw new Offline(); // whoever probes says when it is back, and then everything is asked anew
   let response;
   let body;
   try {
@@ -57,6 +58,11 @@ async function call(url, options) {
 /** The answer to a GET. */
 export async function get(path, params, signal) {
   return (await call(address(path, params), { signal })).data;
+}
+
+/** What the server says of itself; the one question that is also asked while nobody answers. */
+export async function about() {
+  return (await call(address("about"), {}, { probing: true })).data;
 }
 
 /** The answer to a GET of something that takes its time; `progress` hears (done, of) until it is there. */

@@ -32,6 +32,11 @@ const DONE = {
   doubtful: { accept: "kept", reject: "dropped", skip: "skipped" },
 };
 
+let underway = Promise.resolve(); // the decision that was sent last
+
+/** When all decisions are answered: a list that is read then has them. */
+export const settled = () => underway;
+
 const key = ({ head, relation, tail }) => JSON.stringify([head, relation, tail]);
 const words = ({ head, relation, tail }) => `${head} ${relation} ${tail}`;
 
@@ -109,8 +114,9 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
     problem.replaceChildren();
     try {
       const { head, relation: how, tail } = fact;
-      const answer = await post("review", { head, relation: how, tail, decision: what, kind });
-      counts = answer.counts;
+      const answer = post("review", { head, relation: how, tail, decision: what, kind });
+      underway = answer.catch(() => {}); // told below
+      ({ counts } = await answer);
       noted(fact, what);
     } catch (refused) {
       problem.replaceChildren(refused instanceof Offline ? unheard() : failed(refused));

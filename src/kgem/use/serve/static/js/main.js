@@ -1,6 +1,6 @@
 // Starts the page: one view at a time in <main>, chosen by the address; banner, theme, title, focus and scrolling.
 
-import { connection, get } from "./api.js";
+import { about, connection } from "./api.js";
 import { ask } from "./ask.js";
 import { el } from "./dom.js";
 import { icon } from "./icons.js";
@@ -19,6 +19,7 @@ const main = document.getElementById("main");
 const page = { about: null, announce, titled, reviewed };
 let mounted = null; // the view that is shown
 let leaving = new AbortController(); // ends the work for the address before
+let starting = false;
 let steps = 0; // of the history, to tell back from forth
 const places = new Map(); // how far each step was scrolled
 
@@ -177,16 +178,20 @@ function watch() {
 }
 
 function look() {
-  setTimeout(() => get("about").catch(look), AGAIN); // whatever answers also says "back"
+  setTimeout(() => about().catch(look), AGAIN); // whatever answers also says "back"
 }
 
 async function start() {
+  if (starting) return; // its own question has brought the server back
+  starting = true;
   try {
-    page.about = await get("about");
+    page.about = await about();
   } catch (problem) {
     main.replaceChildren(failed(problem, { retry: start }));
     mounted = null;
     return;
+  } finally {
+    starting = false;
   }
   described(page.about);
   reviewed({ accept: page.about.review.accepted, reject: page.about.review.rejected });

@@ -2,7 +2,7 @@
 
 import { get, ready } from "./api.js";
 import { combobox } from "./combobox.js";
-import { KINDS, reviewDesk } from "./desk.js";
+import { KINDS, reviewDesk, settled } from "./desk.js";
 import { el } from "./dom.js";
 import { go, href } from "./router.js";
 import { awaited, working } from "./states.js";
@@ -52,6 +52,8 @@ export function review(root, page) {
       kind === "missing" ? "Looking for missing facts" : "Looking for doubtful facts",
       "Every question of the graph is asked once; later visits are immediate.",
     );
+    await settled();
+    signal.throwIfAborted();
     const [found, log] = await awaited(
       body,
       Promise.all([
