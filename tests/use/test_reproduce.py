@@ -431,6 +431,12 @@ def test_the_readme_has_fit_and_search_over_common_seeds_and_what_is_published(t
         ["fb15k-237, ComplEx, K = 100", "2", "", "0.354 ± 0.001", "0.354 ± 0.001", "0.35"],
         ["world, ComplEx, K = 100", "2", "0.700 ± 0.000 (12 trials)", "0.860 ± 0.071", "0.850 ± 0.071", ""],
     ]
+    searched = document("fb15k-237", "search", 0, 0.29, dim=50, trials=[{}] * 3)
+    both = quality([*DOCUMENTS, smaller, searched, document("fb15k-237", "em", 0, 0.3, dim=40)])
+    assert [row[:3] for row in both.rows[1:]] == [
+        ["fb15k-237, ComplEx, K = 50", "1", "0.290 (3 trials)"],
+        ["fb15k-237, ComplEx, K = 100", "2", ""],
+    ]
     graphs = [each for n in range(20) for each in (fits[0] | {"graph": f"g{n}"}, searches[0] | {"graph": f"g{n}"})]
     assert len(quality(graphs).rows) == MOST
     write_json(tmp_path / "cells" / "a.json", smaller)

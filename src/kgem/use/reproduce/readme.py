@@ -15,7 +15,7 @@ from kgem.use.reproduce.tables import Table, mean_and_spread
 __all__ = ["BEGIN", "END", "between_marks", "quality", "update_readme", "with_quality"]
 
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
-MOST = 11  # rows: a first look, no more
+MOST = 12  # rows: a first look, no more
 
 
 def update_readme(path: Path, cells: Path) -> bool:
@@ -41,10 +41,11 @@ def between_marks(text: str, new: str) -> str:
 def quality(documents: Sequence[Document]) -> Table:
     """One fit beside the best shared strength of a search and what is published at that size, where there is either.
 
-    Of each graph and model the largest dimension; fit and search over the seeds that both have.
+    Of each graph and model the largest dimension that has a search beside it, and the largest that has none; fit and
+    search over the seeds that both have.
     """
     rows = rows_of(documents)
-    lines: dict[tuple[str, str, str], list[str]] = {}
+    lines: dict[tuple[str, str, str, bool], list[str]] = {}
     for auto in sorted((row for row in rows if row.label == AUTO), key=_place):
         beside = [row for row in rows if _key(row) == _key(auto)]
         single = next(row for row in beside if row.label == SINGLE and row.settings == auto.settings)
@@ -58,7 +59,7 @@ def quality(documents: Sequence[Document]) -> Table:
         found = f"{mean_and_spread(search.values('mrr', seeds=seeds))} ({search.trials} trials)" if search else ""
         best = f"{max(figure.mrr for figure in known):g}" if known else ""
         named = f"{name} [{auto.settings}]" if auto.settings else name
-        lines[auto.graph, auto.model, auto.settings] = [named, str(len(seeds)), found, *fits, best]
+        lines[auto.graph, auto.model, auto.settings, search is None] = [named, str(len(seeds)), found, *fits, best]
     columns = [
         "test MRR",
         "seeds",
