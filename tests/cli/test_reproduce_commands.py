@@ -127,7 +127,8 @@ def test_a_search_is_made_longer_but_not_with_other_settings(kgem: Kgem, here: P
     code, err, kept = search("--trials", "3", "--strengths", "0.1", "1")
     assert code == 0 and kept == longer
     assert "other settings made it (--strengths, --trials)" in err
-    for words, said in {("--strengths", "0.1", "1"): "--strengths", ("--set", "em.beta=0.3"): "em.beta"}.items():
+    other = {("--strengths", "0.1", "1"): "--strengths", ("--set", "pretrain.patience=9"): "pretrain.patience"}
+    for words, said in other.items():
         code, err, kept = search("--trials", "5", *words)
         assert code == 2 and kept == longer
         assert f"cannot be made longer: other settings made it ({said})" in err
@@ -200,7 +201,7 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
     assert (here / "pictures/results-old.svg").exists() and not (here / "docs").exists(), "nothing was touched"
     code, _, err = kgem(*page)
     assert code == 0, err
-    assert "| tiny, ComplEx, K = 3 | 1 |" in (here / "README.md").read_text()
+    assert "| test MRR |" in (here / "README.md").read_text()
     text = (here / "docs/page.md").read_text()
     assert text.startswith("Ours.") and "(../pictures/results-search-tiny-complex-3.svg)" in text
     drawn = {"other.svg", "results-search-tiny-complex-3.svg", "results-strengths-tiny-complex-3.png"}
@@ -214,6 +215,20 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
     assert code == 2 and "the run of tiny-complex-3-em-0 is not there" in err and "--force" in err
 
 
+def test_two_models_beside_a_blend(kgem: Kgem, here: Path) -> None:
+    table = ["reproduce", "table1", "--data", "tiny", *WORDS, "-q"]
+    assert kgem(*table, "--variants", "em", "conventional")[0] == 0
+    code, _, err = kgem("reproduce", "together")
+    assert code == 2 and "no fit has two searches or two conventional models" in err and "--seeds 0 1" in err
+    assert kgem(*table, "--variants", "conventional", "--seeds", "1")[0] == 0
+    code, out, err = kgem("reproduce", "together", "--data", "tiny")
+    assert code == 0, err
+    assert "conventional, one given strength | 0, 1 |" in out and err.strip() == "results/together/tiny-complex-3.json"
+    command = json.loads((here / "results/together/tiny-complex-3.json").read_text())["command"]
+    assert command == "kgem reproduce together --data tiny --model complex --dim 3 --seeds 0 1"
+    assert kgem(*command.split()[1:], "-q")[:2] == (0, out)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -221,6 +236,7 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
         (["search", "--data", "nowhere"], "nowhere"),
         (["frequency"], "no such cells"),
         (["calibration", "--data", "tiny"], "no such cells"),
+        (["together"], "no such cells"),
         (["page"], "--template"),
     ],
 )

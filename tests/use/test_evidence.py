@@ -20,8 +20,8 @@ from kgem.model.prior import Strengths
 from kgem.use.figures.drawing import figure_svg
 from kgem.use.fitted import MODES
 from kgem.use.model import Model
-from kgem.use.reproduce import pictures
-from kgem.use.reproduce.cost import compare_costs, cost_table, pairs
+from kgem.use.reproduce import pictures, together
+from kgem.use.reproduce.cost import FEWEST_TRIALS, compare_costs, cost_table, pairs
 from kgem.use.reproduce.documents import made_from, write_json
 from kgem.use.reproduce.doubt import area_under_roc, calibration_document, calibration_table, doubt, doubt_table
 from kgem.use.reproduce.frequency import by_frequency, frequency_table, groups, slope_table
@@ -73,6 +73,7 @@ def search_cell(seed: int = 0) -> dict[str, Any]:
     trials = [trial(1, 0.4, [0.4] * 20), trial(2, None, [0.9]), trial(3, 0.5, third), trial(4, 0.45, [0.45] * 9)]
     epochs = {"pretrain": 40, "em": 0, "retrain": 0}
     more: dict[str, Any] = {"strength": {"value": 0.1, "why": ""}, "trials": trials, "epochs": epochs}
+    more["config"] = {"run": {}}
     return cell("search", seed, seconds=400.0, strengths=[0.01, 1.0], **more)
 
 
@@ -83,7 +84,7 @@ def fit_cell(seed: int = 0, judge: str = "blend") -> dict[str, Any]:
     curve = {"phase": phases, "candidate": [None] * 10, "mrr": mrrs, "seconds": [1.0] * 10}
     metrics = {"point": figures(0.55), "mean": figures(0.5), "bayes": figures(0.4), "blend": figures(0.7)}
     epochs = {"pretrain": 3, "em": 4, "retrain": 3}
-    more: dict[str, Any] = {"curve": curve, "epochs": epochs, "config": {"retrain": {"judge": judge}}}
+    more: dict[str, Any] = {"curve": curve, "epochs": epochs, "config": {"retrain": {"judge": judge}, "run": {}}}
     return cell("em", seed, mode="blend", metrics=metrics, seconds=20.0, **more)
 
 
@@ -99,9 +100,13 @@ def test_costs_of_search_and_fit() -> None:
     one = document["seeds"][0]
     assert one["fit"]["mode"] == "point" and one["fit"]["auto"]["mode"] == "blend"
     rows = cost_table([document]).rows
-    assert rows[0][1] == "search, 4 trials" and rows[1][-4:] == ["10", "25%", "5%", "yes"]
-    assert rows[2][1] == "the same fit, mode auto" and rows[2][3].startswith("0.7") and rows[2][-1] == "yes"
+    assert rows[0][1] == "search, 4 trials" and rows[1][-4:] == ["10", "25%", "5%", "too few trials"]
+    assert rows[2][1] == "the same fit, mode auto" and rows[2][3].startswith("0.7") and rows[2][-1] == "too few trials"
     assert rows[2][-4] == "9"
+    rows = cost_table([document | {"trials": [FEWEST_TRIALS]}]).rows
+    assert rows[1][-1] == rows[2][-1] == "yes"
+    missed = cost_table([document | {"trials": [FEWEST_TRIALS], "reached": False}])
+    assert missed.rows[1][-1] == "no" and missed.bold == {(1, 10)}
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     drawn = figure_svg(pictures.cost_figure(document))
     assert "one kgem fit, one model" in drawn and "the same fit, blend of two models" in drawn
@@ -134,6 +139,18 @@ def test_what_re_training_logs_of_a_blend_is_not_taken_for_one_model() -> None:
     assert one["fit"]["blend"] is None and one["fit"]["curve"]["best"][-3:] == [0.45, 0.65, 0.7]
     assert one["epochs_to_the_best"]["fit"] == 9
     assert "blend of two models" not in figure_svg(pictures.cost_figure(judged))
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [({"threads": 2}, ""), ({"threads": 1, "products": "bfloat16"}, ""), ({"threads": 1, "products": "exact"}, "5%")],
+)
+def test_seconds_are_compared_only_if_both_ran_alike(run: dict[str, Any], told: str) -> None:
+    """A cell that is older than the setting had exact products."""
+    fit = fit_cell()
+    fit["config"]["run"] = run
+    search = search_cell() | {"config": {"run": {"threads": 1}}}
+    assert [row[-2] for row in cost_table([compare_costs([(search, fit)], "")]).rows] == ["", told, told]
 
 
 def test_seeds_that_searched_for_longer_are_told() -> None:
@@ -199,9 +216,60 @@ def test_a_planted_slope_is_found_and_told(models: dict[str, Model]) -> None:
     assert found["rare_under_regularised"] > 0.5 and found["frequent_over_regularised"] == 1.0
     assert [each["entities"]["slope"] for each in document["by_seed"]] == [pytest.approx(0.3)]
     row = slope_table([document]).rows[0]
-    assert row[5:7] == ["0.30", "0.00"] and row[-1] == "yes", "without noise there is no error"
+    assert row[5:7] == ["0.30", "0.00"] and row[-2:] == ["yes", "yes"], "without noise there is no error"
     with pytest.raises(InputError, match="no fit"):
         by_frequency([], load(models), "")
+
+
+# two models together
+
+
+def test_two_models_answer_together_as_the_mean_of_their_scores_does() -> None:
+    made = {seed: random_model(DATA, seed=seed) for seed in (3, 4, 5)}
+    cells = [*(search_cell(seed) for seed in made), fit_cell(4), fit_cell(9)]
+    (group,) = together.groups(cells).values()
+    assert [each["seed"] for each in group[0]] == [3, 4, 5] and [fit["seed"] for fit in group[1]] == [4]
+    heard: list[Any] = []
+    document = together.together_document(
+        group, lambda cell: made[cell["seed"]], "kgem ...", lambda *told: heard.append(told)
+    )
+    assert json.loads(json.dumps(document, allow_nan=False)) == document and len(heard) == 3
+    assert [pair["seeds"] for pair in document["pairs"]] == [[3, 4], [4, 5], [5, 3]]
+    known = {(h, r, t) for split in (DATA.train, DATA.valid, DATA.test) for h, r, t in DATA.reciprocal(split).tolist()}
+    for pair in document["pairs"]:
+        ranks = []
+        for h, r, t in DATA.reciprocal(DATA.test).tolist():
+            scores = sum(scores_of(made[seed].point, h, r) for seed in pair["seeds"])
+            left = [e for e in range(DATA.n_entities) if e == t or (h, r, e) not in known]
+            ranks.append(sum(float(scores[e]) >= float(scores[t]) for e in left))
+        assert pair["test"]["mrr"] == pytest.approx(np.mean(1 / np.array(ranks, dtype=float)))
+
+
+def test_what_any_second_model_brings() -> None:
+    def figures_of(mrr: float) -> dict[str, Any]:
+        return {"test": {"mrr": mrr}}
+
+    document = {
+        **{"graph": "tiny", "model": "complex", "dim": 4, "baseline": "conventional", "seeds": [0, 1]},
+        "alone": [figures_of(0.3), figures_of(0.5)],
+        "pairs": [figures_of(0.45)],
+        "fits": [{"single": figures_of(0.5), "blend": figures_of(0.6)}],
+    }
+    (row,) = together.together_table([document]).rows
+    assert row[1:3] == ["conventional, one given strength", "0, 1"]
+    assert row[3:] == ["0.400 ± 0.141", "0.450", "0.500", "0.600", "+0.050", "+0.150"]
+
+
+def test_one_seed_is_no_pair_and_a_search_comes_first() -> None:
+    assert together.groups([search_cell(0), fit_cell(0)]) == {}
+    assert together.groups([search_cell(0), search_cell(1), fit_cell(2)]) == {}
+    given = [cell("conventional", seed) for seed in (0, 1)]
+    (group,) = together.groups([*given, search_cell(0), fit_cell(0)]).values()
+    assert [each["variant"] for each in group[0]] == ["conventional"] * 2
+    (group,) = together.groups([*given, search_cell(0), search_cell(1), fit_cell(0)]).values()
+    assert [each["variant"] for each in group[0]] == ["search"] * 2
+    with pytest.raises(InputError, match="no two models"):
+        together.together_document(([], []), lambda cell: random_model(DATA), "", lambda *told: None)
 
 
 # calibration and doubt
@@ -290,8 +358,9 @@ def test_the_page_keeps_the_prose_and_has_every_figure(results: Path) -> None:
     names = ("table1", "aims", "details", "search", "frequency", "strengths", "calibration", "doubt", "sources")
     template = "Prose.\n" + "".join(f"\n{{{{{name}}}}}\n" for name in names)
     template += "\nThe MRR is {{value table1/tiny-complex-4-em-0.json metrics.blend.test.mrr .2f}}.\n"
+    template += "{{mrr tiny-complex-4-em blend}}, {{both tiny-complex-4-em-0 single}}"
     page = results_page(template, results, "pictures")
-    assert page.text.startswith("Prose.\n") and page.text.endswith("The MRR is 0.60.\n")
+    assert page.text.startswith("Prose.\n") and page.text.endswith("The MRR is 0.60.\n0.600, 0.450 / 0.550")
     assert "*Not measured yet.*" not in page.text and "*No graph of Table 1" in page.text
     assert "kgem reproduce calibration" in page.text and "`runs/em-0`" in page.text
     for name, draw in page.pictures.items():
@@ -301,12 +370,12 @@ def test_the_page_keeps_the_prose_and_has_every_figure(results: Path) -> None:
 
 
 def test_a_page_says_what_is_not_measured_and_is_not_made_of_nothing(tmp_path: Path) -> None:
-    template = "{{search}}\n{{frequency}}\n{{strengths}}\n{{calibration}}\n{{doubt}}\n"
+    template = "{{together}}\n{{search}}\n{{frequency}}\n{{strengths}}\n{{calibration}}\n{{doubt}}\n"
     with pytest.raises(InputError, match="no results in this folder"):
         results_page(template, tmp_path)
     write_json(tmp_path / "table1" / "tiny-complex-4-em-0.json", fit_cell())
     page = results_page(template, tmp_path)
-    assert page.text.count("*Not measured yet.*") == 5 and not page.pictures
+    assert page.text.count("*Not measured yet.*") == 6 and not page.pictures
 
 
 def test_every_source_has_its_runs_and_time(results: Path) -> None:
@@ -355,6 +424,9 @@ def test_what_does_not_say_what_it_was_made_from_is_refused(results: Path) -> No
         ("{{value table1/none.json a .3f}}", "cannot be had"),
         ("{{value table1/tiny-complex-4-em-0.json metrics.none .3f}}", "cannot be had"),
         ("{{value table1/tiny-complex-4-em-0.json name .3f}}", "cannot be had"),
+        ("{{mrr tiny-complex-4-em}}", "the template has"),
+        ("{{mrr tiny-complex-4 auto}}", "which no cell has"),
+        ("{{both tiny-complex-4-search-0 blend}}", "which no cell has"),
     ],
 )
 def test_a_template_that_asks_for_what_is_not_there(template: str, said: str, results: Path) -> None:

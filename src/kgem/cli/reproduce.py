@@ -195,6 +195,42 @@ def frequency(
     _show(made, [frequency_table, slope_table])
 
 
+@app.command("together", cls=Several, epilog="Example: kgem reproduce together --data umls nations")
+def together(
+    data: SomeData = None,
+    model: SomeModels = None,
+    dim: SomeDims = None,
+    seeds: SomeSeeds = None,
+    cells: Cells = Path("results/table1"),
+    results: Results = Path("results/together"),
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    quiet: Quiet = False,
+) -> None:
+    """What of a blend's gain any second model brings: two models with a shared strength, asked together.
+
+    Looks at cells of Table 1 that are there, and at their run folders: of each graph, model and dimension the searches
+    of several seeds, or the conventional models, and the fits beside them.
+    """
+    from kgem.use.reproduce.together import groups, together_document, together_table
+
+    found = groups(_selected(cells, data, model, dim, seeds))
+    remedy = "make them: kgem reproduce table1 --variants em conventional --seeds 0 1 --data ..."
+    if not found:
+        what = "no fit has two searches or two conventional models beside it"
+        raise InputError(what, where=str(cells), remedy=remedy)
+    what = "has no fit with two searches or two conventional models beside it"
+    _refuse_missing("--data", _graph_names(cells, data), [key[0] for key in found], what, remedy)
+    made = []
+    for key, group in found.items():
+        baselines, fits = group
+        command = _command("together", key, sorted({cell["seed"] for cell in (*baselines, *fits)}))
+        with ranking(quiet=quiet) as heard:
+            document = together_document(group, lambda cell: _model(cell, device), command, heard)
+        _keep(results, document, [*baselines, *fits], {})
+        made.append(document)
+    _show(made, [together_table])
+
+
 @app.command("calibration", cls=Several, epilog="Example: kgem reproduce calibration --data umls --seeds 0")
 def calibration(
     data: SomeData = None,
@@ -355,7 +391,8 @@ def _keep(results: Path, document: Document, cells: Sequence[Document], figures:
     write_json(path, made_from(document, cells))
     for ending, figure in figures.items():
         save_figure(figure, path.with_name(f"{document['name']}{ending}"))
-    say(f"{plain(path)}, and {', '.join(f'{ending}' for ending in figures)} beside it")
+    beside = f", and {', '.join(figures)} beside it" if figures else ""
+    say(f"{plain(path)}{beside}")
 
 
 def _show(documents: Sequence[Document], tables: Sequence[Any]) -> None:

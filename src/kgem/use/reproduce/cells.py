@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kgem.config import Config
 from kgem.errors import ConfigError
-from kgem.settings import differences
 from kgem.use.fitting import settings
 from kgem.use.reproduce.documents import Document, read_document, read_folder
 from kgem.use.reproduce.published import SharedStrength, published
@@ -24,8 +22,10 @@ __all__ = [
     "cells",
     "changed_settings",
     "graph_name",
+    "is_idle",
     "read_cell",
     "read_cells",
+    "settings_of",
 ]
 
 KIND = "kgem-table1-cell"
@@ -121,19 +121,37 @@ def changed_settings(
     More trials are no change: the proposals of a search are those of its seed, range and outcomes so far, so it can be
     made longer.
     """
-    try:
-        before = Config.model_validate_json(json.dumps(document["config"]))
-    except ValueError:  # of another kgem, with other settings
-        return ["settings that this kgem does not have"]
-    free = set(CARRIED_OUT) | (LENGTHS if before.run.time_budget is not None else set())
-    if cell.variant == "search":
-        free.add("pretrain.strength")
-    changed = [name for name in differences(before, cell.settings(base)) if name not in free]
+    wanted = {"variant": cell.variant, "config": cell.settings(base).model_dump(mode="json")}
+    before, after = settings_of(document), settings_of(wanted)
+    free = LENGTHS if document["config"]["run"].get("time_budget") is not None else set()
+    nothing = object()
+    names = (name for name in {**after, **before} if name not in free)
+    changed = [name for name in names if before.get(name, nothing) != after.get(name, nothing)]
     if cell.variant == "search":
         other_range = strengths is not None and tuple(document["strengths"]) != tuple(strengths)
         changed += ["--strengths"] if other_range else []
         changed += ["--trials"] if len(document["trials"]) > cell.trials else []
     return changed
+
+
+def settings_of(document: Document) -> dict[str, Any]:
+    """The settings that made a cell what it is, by their dotted names, as they were written.
+
+    A setting that came after the cell was made is missing, and not what it would be now. How a cell was carried out
+    leaves no trace in its figures, and no more do phases that it does not have.
+    """
+    config = document.get("config", {})
+    free = CARRIED_OUT | ({"pretrain.strength"} if document["variant"] == "search" else set())
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
+    return {name: value for name, value in found.items() if name not in free and not is_idle(name, config)}
+
+
+def is_idle(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a setting is of a phase that has no epochs: all but their number is without effect."""
+    phase, _, setting = name.partition(".")
+    return phase in ("em", "retrain") and config[phase].get("epochs") == 0 and setting != "epochs"
 
 
 def read_cell(path: Path) -> dict[str, Any]:

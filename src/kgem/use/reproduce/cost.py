@@ -23,6 +23,7 @@ __all__ = ["KIND", "compare_costs", "cost_table", "pairs"]
 
 KIND = "kgem-search-cost"
 QUARTER = 0.25  # of the search's cost is what we allow a fit
+FEWEST_TRIALS = 12  # of a search that a fit is held against
 
 Curve = dict[str, list[float]]
 
@@ -61,12 +62,19 @@ def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> d
         "dim": search["dim"],
         "trials": sorted({len(each["trials"]) for each, _ in group}),
         "ratio": ratios,
+        "seconds_compare": all(_carried_out(one) == _carried_out(other) for one, other in group),
         "gain": gains,
         "reached": gains["valid"] >= 0 and ratios["epochs"] <= QUARTER,
         "seeds": seeds,
         "versions": versions(),
         "finished": now(),
     }
+
+
+def _carried_out(document: Document) -> tuple[Any, ...]:
+    """What makes a run faster or slower and nothing else: threads, and how products are computed."""
+    run = document["config"]["run"]
+    return run.get("threads"), run.get("products") or "exact"
 
 
 def _compared(search: Document, fit: Document) -> dict[str, Any]:
@@ -179,36 +187,30 @@ def _first(curve: Mapping[str, Sequence[float]], best: float) -> list[float]:
 def cost_table(documents: Iterable[Document]) -> Table:
     """One row for the search and one for the fit of each graph, and whether the fit kept within a quarter."""
     lines: list[list[str]] = []
-    missed: set[tuple[int, int]] = set()
     for document in documents:
         name = f"{document['graph']}, {document['model']}, K = {document['dim']}"
         trials = " or ".join(map(str, document["trials"]))  # seeds may have searched for longer than others
         for side, words in {"search": f"search, {trials} trials", "fit": "one kgem fit"}.items():
             each = [seed[side] for seed in document["seeds"]]
             means = [f"{statistics.fmean(one[key] for one in each):,.0f}" for key in ("epochs", "seconds")]
-            shares = [f"{document['ratio'][key]:.0%}" for key in ("epochs", "seconds")]
-            verdict = "yes" if document["reached"] else "no"
-            if side == "fit" and not document["reached"]:
-                missed.add((len(lines), 10))
             figures = [mean_and_spread([one[split]["mrr"] for one in each]) for split in ("valid", "test")]
-            beside = ["", "", ""] if side == "search" else [*shares, verdict]
+            beside = ["", "", ""] if side == "search" else [*_shares(document), _verdict(document, document["reached"])]
             reached = _spent([seed["epochs_to_the_best"][side] for seed in document["seeds"]])
             lines.append([name, words, str(len(each)), *figures, *means, reached, *beside])
         if any(seed["fit"]["auto"]["mode"] != seed["fit"]["mode"] for seed in document["seeds"]):
-            met = _auto_reached(document)
-            missed |= set() if met else {(len(lines), 10)}
-            lines.append([name, "the same fit, mode auto", *_auto_columns(document), "yes" if met else "no"])
+            verdict = _verdict(document, _auto_reached(document))
+            lines.append([name, "the same fit, mode auto", *_auto_columns(document), verdict])
+    missed = frozenset((i, 10) for i, line in enumerate(lines) if line[10] == "no")
     columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "epochs to the best"]
     notes = [
         "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best; "
         "both are looked at after every epoch. While a fit re-trains for the blend, its one model is not looked at.",
         "The last columns: what the fit took of the search's cost, and whether it reached at least "
         "the best of the search on validation with at most a quarter of its epochs. The fit's own row is that of one "
-        "model; mode auto may have chosen the blend of two that the fit leaves behind.",
+        "model; mode auto may have chosen the blend of two that the fit leaves behind. No share of seconds where "
+        f"threads or products differ, and no verdict on a search of fewer than {FEWEST_TRIALS} trials.",
     ]
-    return Table(
-        "Search and fit", [*columns, "of its epochs", "of its seconds", "met"], lines, 2, frozenset(missed), notes
-    )
+    return Table("Search and fit", [*columns, "of its epochs", "of its seconds", "met"], lines, 2, missed, notes)
 
 
 def _auto_reached(document: Document) -> bool:
@@ -220,9 +222,20 @@ def _auto_reached(document: Document) -> bool:
 def _auto_columns(document: Document) -> list[str]:
     autos = [seed["fit"]["auto"] for seed in document["seeds"]]
     figures = [mean_and_spread([auto[split]["mrr"] for auto in autos]) for split in ("valid", "test")]
-    shares = [f"{document['ratio'][key]:.0%}" for key in ("epochs", "seconds")]
     reached = _spent([seed["epochs_to_the_best"]["auto"] for seed in document["seeds"]])
-    return [str(len(autos)), *figures, "", "", reached, *shares]
+    return [str(len(autos)), *figures, "", "", reached, *_shares(document)]
+
+
+def _shares(document: Document) -> list[str]:
+    """What the fit took of the search's epochs, and of its seconds if both ran alike."""
+    seconds = f"{document['ratio']['seconds']:.0%}" if document["seconds_compare"] else ""
+    return [f"{document['ratio']['epochs']:.0%}", seconds]
+
+
+def _verdict(document: Document, reached: bool) -> str:
+    if min(document["trials"]) < FEWEST_TRIALS:
+        return "too few trials"
+    return "yes" if reached else "no"
 
 
 def _spent(epochs: Sequence[float | None]) -> str:

@@ -33,6 +33,8 @@ MOST = 10_000  # questions that are asked; more say nothing new
 BLOCK_CELLS = 2**20  # scores at a time
 DECILES = 10
 KEPT = ("confidence", "entropy", "information", "spread", "right")  # means of each bin
+MEANS = {"right": ".1%", "confidence": ".1%", "information": ".3f", "spread": ".2f"}  # that are told of each bin
+OF_DOUBT = ("confidence", "entropy", "information", "spread")
 FEWEST, FEWEST_OF_EACH = 30, 5  # questions, and of right and of wrong ones, that an area under the curve is told for
 
 Floats = npt.NDArray[np.float64]
@@ -179,15 +181,15 @@ def calibration_table(documents: Iterable[Document]) -> Table:
             figures = found["calibration"]
             foretells = found["foretells"]
             kept = [f"{figures[key]:.3f}" for key in ("ece_before", "ece", "log_loss_before", "log_loss")]
-            areas = [_area(foretells.get(key)) for key in ("confidence", "entropy", "information", "spread")]
+            areas = [_area(foretells.get(key)) for key in OF_DOUBT]
             lines.append([name, mode, f"{found['right']:.1%}", f"{figures['temperature']:.3g}", *kept, *areas])
             name = ""
     columns = ["fit", "mode", "first answers right", "T", "ECE, T = 1", "ECE", "log loss, T = 1", "log loss"]
-    columns += ["confidence", "entropy", "information", "spread"]
+    columns += OF_DOUBT
     note = (
-        "T was fitted on validation, the rest is on test. The last four columns: the probability that a wrong first "
-        "answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance), by measure of doubt, "
-        "all with T."
+        f"T was fitted on validation, the rest is on test: on {MOST:,} questions of it, drawn once, where it has more. "
+        "The last four columns: the probability that a wrong first answer came with more doubt than a right one (area "
+        "under the ROC curve; 0.5 is chance), by measure of doubt, all with T."
     )
     return Table("Calibration", columns, lines, 2, frozenset(), [note])
 
@@ -198,20 +200,16 @@ def doubt_table(documents: Iterable[Document], mode: str = "bayes") -> Table:
     for document in documents:
         name = f"{document['graph']}, {document['model']}, K = {document['dim']}, seed {document['seed']}"
         for row in document["modes"][mode]["bins"]:
-            means = [
-                f"{row['right']:.1%}",
-                f"{row['confidence']:.1%}",
-                f"{row['entropy']:.2f}",
-                f"{row['information']:.3f}",
-            ]
-            area = _area(row["foretells"]["entropy"])
-            lines.append([name, row["bin"], f"{row['n']:,}", *means, area])
+            means = [f"{row[key]:{form}}" for key, form in MEANS.items()]
+            areas = [_area(row["foretells"].get(key)) for key in OF_DOUBT]
+            lines.append([name, row["bin"], f"{row['n']:,}", *means, *areas])
             name = ""
     columns = ["fit", "training facts of the asked entity", "questions", "first answers right", "mean confidence"]
-    columns += ["entropy, nats", "information, nats", "entropy foretells errors"]
+    columns += ["information, nats", "spread", *OF_DOUBT]
     notes = [
-        f"Mode {mode}, with its temperature. No area for fewer than {FEWEST} questions, or fewer than {FEWEST_OF_EACH} "
-        "of them right or wrong."
+        f"Mode {mode}, with its temperature: means of each bin, and in the last columns how well each measure of doubt "
+        f"foretells errors there, as above. None for fewer than {FEWEST} questions, or fewer than {FEWEST_OF_EACH} of "
+        "them right or wrong. Confidence and entropy need no posterior, information and spread do."
     ]
     return Table("Doubt by frequency", columns, lines, 2, frozenset(), notes)
 

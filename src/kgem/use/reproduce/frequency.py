@@ -18,13 +18,12 @@ from kgem.use.figures import ProportionalFit, fit_strengths
 from kgem.use.model import Model
 from kgem.use.reproduce.documents import VERSION, Document
 from kgem.use.reproduce.origin import now, versions
-from kgem.use.reproduce.rows import LABELS, alike, chosen_mode
+from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
 from kgem.use.reproduce.tables import Table
 
 __all__ = ["KIND", "by_frequency", "frequency_table", "groups", "slope_table"]
 
 KIND = "kgem-frequency"
-BASELINES = ("search", "conventional")  # what EM is compared with: the first that there is
 POINTS = 4000  # of Fig. 3 that are kept to draw it
 SHARES = ("rare_under_regularised", "frequent_over_regularised")
 BY_SEED = ("slope", "slope_error", *SHARES)  # of Fig. 3, for every fit
@@ -33,17 +32,13 @@ ERRORS = 2.0  # standard errors between a slope and what it must differ from
 Floats = npt.NDArray[np.float64]
 Load = Callable[[Document], Model]  # the model of a cell
 Pair = tuple[Document, Document]  # of a fit and of its baseline
-Key = tuple[str, str, int]  # graph, model, dimension
 
 
 def groups(documents: Sequence[Document]) -> dict[Key, list[Pair]]:
     """Fit and baseline with the same seed, by graph, model and dimension; of the settings that most of them have."""
-    cells: dict[tuple[Key, str], list[Document]] = {}
-    for each in documents:
-        cells.setdefault(((each["graph"], each["model"], each["dim"]), each["variant"]), []).append(each)
-    same = {key: max((group for _, group in alike(found)), key=len) for key, found in cells.items()}
+    same = largest_alike(documents)
     pairs: dict[Key, list[Pair]] = {}
-    for key in dict.fromkeys(key for key, _ in cells):
+    for key in dict.fromkeys(key for key, _ in same):
         fits = same.get((key, "em"), [])
         for variant in BASELINES:
             others = {other["seed"]: other for other in same.get((key, variant), [])}
@@ -210,16 +205,18 @@ def slope_table(documents: Iterable[Document]) -> Table:
             slope, error = _slope_of(seeds)
             shares = [statistics.fmean(each[key] for each in seeds) for key in SHARES]
             told = ["" if value is None else f"{value:.2f}" for value in (slope, error)]
-            verdict = _verdict(slope, error, shares)
-            lines.append([name, what, str(len(seeds)), *spans, *told, *(f"{share:.0%}" for share in shares), verdict])
+            verdicts = _verdicts(slope, error, shares)
+            lines.append([name, what, str(len(seeds)), *spans, *told, *(f"{share:.0%}" for share in shares), *verdicts])
     columns = ["graph and model", "symbols", "seeds", "training facts", "learned strengths", "slope", "its error"]
-    columns += ["rarer third under-regularised", "more frequent third over-regularised", "as the paper found"]
+    columns += ["rarer third under-regularised", "more frequent third over-regularised", "both, as the paper found"]
+    columns += ["strengths rise with frequency"]
     note = (
         "5 % to 95 % quantiles of the first seed; slopes and shares are means over seeds. Slope: of log strength on "
         "log frequency; 1 is the proportional rule. Its standard error has that of the regression and that of the "
         "seeds. The shares are of the symbols that the best proportional rule would regularise less, or more, than "
-        "learned. The paper found that strengths rise with frequency, but less than in proportion: yes where the slope "
-        "is more than two errors above 0 and below 1, and both shares are above one half."
+        "learned. The paper found that a proportional rule regularises frequent symbols too much and rare ones too "
+        "little: yes where the slope is more than two errors below 1 and both shares are above one half. In its figure "
+        "strengths still rise with frequency: yes where the slope is more than two errors above 0."
     )
     return Table("Strength and frequency", columns, lines, 2, frozenset(), [note])
 
@@ -238,9 +235,9 @@ def _slope_of(seeds: Sequence[Document]) -> tuple[float | None, float | None]:
     return statistics.fmean(slopes), math.sqrt(statistics.fmean(errors) ** 2 + between)
 
 
-def _verdict(slope: float | None, error: float | None, shares: Sequence[float]) -> str:
-    """Whether strengths rise with frequency, but less than in proportion to it, as in Fig. 3; empty if unknown."""
+def _verdicts(slope: float | None, error: float | None, shares: Sequence[float]) -> list[str]:
+    """Whether a proportional rule is wrong at both ends as in Fig. 3, and whether strengths rise; empty if unknown."""
     if slope is None or error is None:
-        return ""
-    between = ERRORS * error < slope < 1 - ERRORS * error
-    return "yes" if between and all(share > 0.5 for share in shares) else "no"
+        return ["", ""]
+    wrong = slope < 1 - ERRORS * error and all(share > 0.5 for share in shares)
+    return ["yes" if found else "no" for found in (wrong, slope > ERRORS * error)]

@@ -22,7 +22,7 @@ from kgem.settings import differences
 from kgem.use.fitted import MODES
 from kgem.use.fitting import Prepared
 from kgem.use.model import Model
-from kgem.use.reproduce.cells import CARRIED_OUT, KIND, Cell
+from kgem.use.reproduce.cells import CARRIED_OUT, KIND, Cell, is_idle
 from kgem.use.reproduce.documents import VERSION, make_folder, write_json
 from kgem.use.reproduce.origin import machine, now, versions
 from kgem.use.reproduce.settled import settled_of
@@ -155,7 +155,8 @@ class Maker:
                 remedy="give another --out and --results, or begin anew: --force",
             )
         free = set(CARRIED_OUT) | (LENGTHS if run.config.run.time_budget is not None else set())
-        changed = [name for name in differences(run.config, config) if name not in free]
+        wanted = config.model_dump()
+        changed = [name for name in differences(run.config, config) if name not in free and not is_idle(name, wanted)]
         if changed:
             raise InputError(
                 f"the run was begun with another {', '.join(changed)}",

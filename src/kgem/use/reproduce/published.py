@@ -6,6 +6,7 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -25,9 +26,14 @@ class Figure:
     dim: int | None
     who: str
     source: str
-    mrr: float
-    hits_at_10: float
+    mrr: Decimal  # with as many digits as were published
+    hits_at_10: Decimal
     aim_dim: int | None  # the dimension at which we want to be at least as good; None: it is no aim of ours
+
+    @property
+    def text(self) -> str:
+        """MRR / Hits@10 as they were published."""
+        return f"{self.mrr} / {self.hits_at_10}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ class Published:
 @cache
 def published() -> Published:
     """The figures and strengths in the file beside this module."""
-    content = tomllib.loads(resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
+    text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
+    content = tomllib.loads(text, parse_float=Decimal)
     figures = tuple(
         Figure(
             graph=graph,
@@ -68,8 +75,8 @@ def published() -> Published:
             dim=entry.get("dim"),
             who=entry["who"],
             source=entry["source"],
-            mrr=float(mrr),
-            hits_at_10=float(hits),
+            mrr=mrr,
+            hits_at_10=hits,
             aim_dim=entry.get("aim_dim", entry.get("dim")) if entry.get("aim") else None,
         )
         for entry in content["figures"]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kgem.use.reproduce.cells import read_cells
+from kgem.use.reproduce.cost import FEWEST_TRIALS
 from kgem.use.reproduce.documents import Document, write_text
-from kgem.use.reproduce.published import published
+from kgem.use.reproduce.published import Figure, published
 from kgem.use.reproduce.rows import AUTO, LABELS, SINGLE, Row, rows_of
 from kgem.use.reproduce.table1 import PAPER_GRAPHS, model_name
 from kgem.use.reproduce.tables import Table, mean_and_spread
@@ -15,7 +16,6 @@ from kgem.use.reproduce.tables import Table, mean_and_spread
 __all__ = ["BEGIN", "END", "between_marks", "quality", "update_readme", "with_quality"]
 
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
-MOST = 12  # rows: a first look, no more
 
 
 def update_readme(path: Path, cells: Path) -> bool:
@@ -39,7 +39,7 @@ def between_marks(text: str, new: str) -> str:
 
 
 def quality(documents: Sequence[Document]) -> Table:
-    """One fit beside the best shared strength of a search and what is published at that size, where there is either.
+    """One fit beside the best shared strength of a search and beside what is published, where there is either.
 
     Of each graph and model the largest dimension that has a search beside it, and the largest that has none; fit and
     search over the seeds that both have.
@@ -50,14 +50,14 @@ def quality(documents: Sequence[Document]) -> Table:
         beside = [row for row in rows if _key(row) == _key(auto)]
         single = next(row for row in beside if row.label == SINGLE and row.settings == auto.settings)
         search = _longest([row for row in beside if row.label == LABELS["search", "point"]], auto.seeds)
-        known = [f for f in published().figures if (f.graph, f.model, f.dim) == _key(auto)]
+        known = [f for f in published().figures if _key(auto) in _keys(f)]
         if search is None and not known:
             continue
         seeds = [seed for seed in auto.seeds if search is None or seed in search.seeds]
         name = f"{auto.graph}, {model_name(auto.model)}, K = {auto.dim}"
         fits = [mean_and_spread(row.values("mrr", seeds=seeds)) for row in (auto, single)]
         found = f"{mean_and_spread(search.values('mrr', seeds=seeds))} ({search.trials} trials)" if search else ""
-        best = f"{max(figure.mrr for figure in known):g}" if known else ""
+        best = str(max(figure.mrr for figure in known)) if known else ""
         named = f"{name} [{auto.settings}]" if auto.settings else name
         lines[auto.graph, auto.model, auto.settings, search is None] = [named, str(len(seeds)), found, *fits, best]
     columns = [
@@ -67,11 +67,16 @@ def quality(documents: Sequence[Document]) -> Table:
         "one fit, `auto`",
         "the same, one model alone",
     ]
-    return Table("Quality", [*columns, "published at this size"], list(lines.values())[:MOST], 1)
+    return Table("Quality", [*columns, "published"], list(lines.values()), 1)
 
 
 def _key(row: Row) -> tuple[str, str, int | None]:
     return row.graph, row.model, row.dim
+
+
+def _keys(figure: Figure) -> set[tuple[str, str, int | None]]:
+    """What a published figure is compared with: fits of its own size, and of the size that we set ourselves for it."""
+    return {(figure.graph, figure.model, dim) for dim in (figure.dim, figure.aim_dim)}
 
 
 def _place(row: Row) -> tuple[int, str, str, int]:
@@ -80,6 +85,6 @@ def _place(row: Row) -> tuple[int, str, str, int]:
 
 
 def _longest(searches: Sequence[Row], seeds: Sequence[int]) -> Row | None:
-    """The search with the most trials among those that have a seed in common with the fit."""
-    common = [row for row in searches if set(row.seeds) & set(seeds)]
+    """The search with the most trials, and enough of them, among those that have a seed in common with the fit."""
+    common = [row for row in searches if (row.trials or 0) >= FEWEST_TRIALS and set(row.seeds) & set(seeds)]
     return max(common, key=lambda row: row.trials or 0, default=None)

@@ -1,8 +1,10 @@
 """docs/results.md: prose from a template, every figure and picture in it from the JSON files under results/.
 
-In the template {{table1}}, {{aims}}, {{details}}, {{settled}}, {{search}}, {{frequency}}, {{strengths}},
-{{calibration}}, {{doubt}} and {{sources}} stand for tables (with their pictures), and {{value FILE PATH FORMAT}} for
-one figure: {{value table1/umls-complex-50-em-0.json metrics.point.test.mrr .3f}}.
+In the template {{table1}}, {{aims}}, {{details}}, {{settled}}, {{together}}, {{search}}, {{frequency}}, {{strengths}},
+{{calibration}}, {{doubt}} and {{sources}} stand for tables (with their pictures). {{value FILE PATH FORMAT}} is one
+figure: {{value table1/umls-complex-50-em-0.json metrics.point.test.mrr .3f}}. {{mrr CELL MODE}} is the test MRR of a
+cell in a mode (auto and single are modes, too), {{both CELL MODE}} has Hits@10 with it; a cell without the seed at its
+end stands for those of all seeds: {{mrr umls-complex-50-em blend}} is a mean ± standard deviation.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import InputError
-from kgem.use.reproduce import cells, cost, doubt, frequency
+from kgem.use.reproduce import cells, cost, doubt, frequency, together
 from kgem.use.reproduce.documents import Document, check_sources, read_folder
 from kgem.use.reproduce.pictures import calibration_figure, cost_figure, frequency_figure, slope_figure
+from kgem.use.reproduce.rows import chosen_mode
 from kgem.use.reproduce.settled import settled_table
 from kgem.use.reproduce.table1 import aims, details, table1
-from kgem.use.reproduce.tables import Table
+from kgem.use.reproduce.tables import Table, mean_and_spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +33,7 @@ __all__ = ["FOLDERS", "Page", "results_page"]
 
 FOLDERS = {
     "table1": cells.KIND,
+    "together": together.KIND,
     "search": cost.KIND,
     "frequency": frequency.KIND,
     "calibration": doubt.KIND,
@@ -37,6 +41,7 @@ FOLDERS = {
 NOTHING = "*Not measured yet.*\n"
 NO_AIMS = "*No graph of Table 1 has been fitted at the sizes that we want to reach something at.*\n"
 PREFIX = "results-"  # of the pictures' names
+OF_CELLS = {"mrr": ("mrr",), "both": ("mrr", "hits_at_10")}  # what a place for figures of cells shows
 _PLACE = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
 Draw = Callable[[], "Figure"]
@@ -68,6 +73,7 @@ def results_page(
         "aims": lambda: _joined([aims(documents["table1"])], NO_AIMS),
         "details": lambda: _joined([details(documents["table1"])] if documents["table1"] else []),
         "settled": lambda: _joined([settled_table(documents["table1"])]),
+        "together": lambda: _joined([together.together_table(documents["together"])] if documents["together"] else []),
         "search": lambda: _with_pictures(page, "search", documents, cost.cost_table, _cost_picture, images),
         "frequency": lambda: _with_pictures(
             page, "frequency", documents, frequency.frequency_table, _frequency_picture, images
@@ -79,13 +85,15 @@ def results_page(
             page, "calibration", documents, doubt.calibration_table, _calibration_picture, images
         ),
         "doubt": lambda: _joined([doubt.doubt_table(documents["calibration"])] if documents["calibration"] else []),
-        "sources": lambda: _joined([_sources(documents)]),
+        "sources": lambda: _sources(documents).markdown(None),
     }
 
     def fill(place: re.Match[str]) -> str:
         name, *rest = place[1].split()
         if name == "value":
             return _value(results, rest)
+        if name in OF_CELLS:
+            return _of_cells(documents["table1"], OF_CELLS[name], place[0], rest)
         if name not in writers or rest:
             raise InputError(f"the template asks for {place[0]}", remedy=f"one of {', '.join(writers)}, or a value")
         return writers[name]().rstrip("\n")
@@ -171,6 +179,22 @@ def _sources(documents: Mapping[str, Sequence[Document]]) -> Table:
     columns = ["file under results/", "command", "runs", "finished", "commit", "seeds", "epochs", "seconds"]
     note = "A file that was made from cells of table1/ has the runs, epochs and seconds of all these cells."
     return Table("Where every figure comes from", columns, lines, 5, notes=[note])
+
+
+def _of_cells(documents: Sequence[Document], names: Sequence[str], place: str, words: Sequence[str]) -> str:
+    """Figures on test of one cell, or of the cells of all seeds: mean and standard deviation."""
+    remedy = (
+        "write {{mrr CELL MODE}}: a cell of table1/, with its seed or without, and one of its modes, auto or single"
+    )
+    if len(words) != 2:
+        raise InputError(f"the template has {place}", remedy=remedy)
+    cell, mode = words
+    found = [each for each in documents if cell in (each["name"], each["name"].rsplit("-", 1)[0])]
+    modes = [chosen_mode(each, mode) for each in found]
+    if not found or any(by not in each["metrics"] for each, by in zip(found, modes, strict=True)):
+        raise InputError(f"the template asks for {place}, which no cell has", remedy=remedy)
+    figures = [each["metrics"][by]["test"] for each, by in zip(found, modes, strict=True)]
+    return " / ".join(mean_and_spread([each[name] for each in figures]) for name in names)
 
 
 def _value(results: Path, words: Sequence[str]) -> str:

@@ -8,11 +8,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kgem.config import Config
-from kgem.use.reproduce.cells import CARRIED_OUT
+from kgem.use.reproduce.cells import settings_of
 from kgem.use.reproduce.documents import Document
 
-__all__ = ["AUTO", "CHOSEN", "LABELS", "SINGLE", "Row", "alike", "chosen_mode", "rows_of"]
+__all__ = [
+    "AUTO",
+    "BASELINES",
+    "CHOSEN",
+    "LABELS",
+    "SINGLE",
+    "Key",
+    "Row",
+    "alike",
+    "chosen_mode",
+    "largest_alike",
+    "rows_of",
+]
 
 AUTO, SINGLE = "after EM: auto", "after EM: auto without blend"
 ONE_MODEL = ("point", "mean", "bayes")  # modes of one model; a blend of two has twice the numbers of its dimension
@@ -26,7 +37,10 @@ LABELS = {
     ("em", "single"): SINGLE,
     ("em", "auto"): AUTO,
 }
+BASELINES = ("search", "conventional")  # what EM is compared with: the first that there is
 CHOSEN = (SINGLE, AUTO)  # not further ways to predict, but which of the others was best on validation
+
+Key = tuple[str, str, int]  # graph, model, dimension
 
 
 @dataclass(frozen=True)
@@ -106,29 +120,30 @@ def alike(documents: Sequence[Document]) -> Iterator[tuple[str, list[Document]]]
         groups.setdefault(json.dumps(_what_matters(document), sort_keys=True), []).append(document)
     settings = [_what_matters(group[0]) for group in groups.values()]
     names = sorted({name for each in settings for name in each})
-    differing = [name for name in names if len({str(each.get(name)) for each in settings}) > 1]
+    differing = [name for name in names if len({_told(each, name) for each in settings}) > 1]
     for each, group in zip(settings, groups.values(), strict=True):
-        yield ", ".join(f"{name} = {each.get(name)}" for name in differing), group
+        yield ", ".join(_told(each, name) for name in differing), group
+
+
+def largest_alike(documents: Sequence[Document]) -> dict[tuple[Key, str], list[Document]]:
+    """By graph, model and dimension, and by variant, the cells of the settings that most of them have."""
+    cells: dict[tuple[Key, str], list[Document]] = {}
+    for each in documents:
+        cells.setdefault(((each["graph"], each["model"], each["dim"]), each["variant"]), []).append(each)
+    return {key: max((group for _, group in alike(found)), key=len) for key, found in cells.items()}
+
+
+def _told(settings: dict[str, Any], name: str) -> str:
+    """A setting and its value; some are newer than the cell."""
+    return f"{name} = {settings[name]}" if name in settings else f"before there was {name}"
 
 
 def _what_matters(document: Document) -> dict[str, Any]:
     """All that two cells must share to be averaged: the settings, but not how they were carried out, and the facts."""
-    try:
-        config = Config.model_validate_json(json.dumps(document.get("config", {}))).model_dump(mode="json")
-    except ValueError:  # of another kgem, with other settings
-        config = dict(document["config"])
-    free = {*CARRIED_OUT, "seed"} | ({"pretrain.strength"} if document["variant"] == "search" else set())
+    found = {name: value for name, value in settings_of(document).items() if name != "seed"}
     search = {"trials": len(document["trials"]), "range": document.get("strengths")} if "trials" in document else {}
     facts = {"facts": document["facts"]["hash"][:8]} if "facts" in document else {}
-    return {name: value for name, value in _flat(config).items() if name not in free} | search | facts
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """Settings by their dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        flat |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
-    return flat
+    return found | search | facts
 
 
 def _row(mode: str, settings: str, documents: Sequence[Document]) -> Row:

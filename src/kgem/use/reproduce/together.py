@@ -1,0 +1,120 @@
+"""Two models with a shared strength each that answer together, beside the blend that a fit leaves behind.
+
+A blend has two models, and any second model helps. What it gains beyond such a pair is what EM brought.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kgem.data.dataset import SPLITS
+from kgem.errors import InputError
+from kgem.evaluate.averaging import BlendScorer
+from kgem.evaluate.metrics import breakdown
+from kgem.evaluate.ranking import rank
+from kgem.use.model import Model
+from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.origin import now, versions
+from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
+from kgem.use.reproduce.tables import Table, mean_and_spread
+
+__all__ = ["KIND", "groups", "together_document", "together_table"]
+
+KIND = "kgem-together"
+
+Load = Callable[[Document], Model]  # the model of a cell
+Group = tuple[list[Document], list[Document]]  # models with a shared strength, and fits of the same seeds
+
+
+def groups(documents: Sequence[Document]) -> dict[Key, Group]:
+    """Baselines of two seeds or more, and the fits that have a seed with them, by graph, model and dimension."""
+    same = largest_alike(documents)
+    found: dict[Key, Group] = {}
+    for key in dict.fromkeys(key for key, _ in same):
+        several = (same.get((key, variant), []) for variant in BASELINES)
+        baselines = next((each for each in several if len(each) > 1), [])
+        seeds = {each["seed"] for each in baselines}
+        fits = [fit for fit in same.get((key, "em"), []) if fit["seed"] in seeds]
+        if fits:
+            found[key] = (sorted(baselines, key=lambda each: int(each["seed"])), fits)
+    return found
+
+
+def together_document(
+    group: Group, load: Load, command: str, progress: Callable[[str, int, int], None]
+) -> dict[str, Any]:
+    """The JSON of one graph, model and dimension: what a model has alone, with the next seed's, and after EM."""
+    baselines, fits = group
+    if len(baselines) < 2 or not fits:
+        raise InputError("there are no two models to ask together, and a fit beside them", remedy="make more seeds")
+    models = [load(each) for each in baselines]
+    n = len(models) if len(models) > 2 else 1  # two of them are one pair
+    pairs = []
+    for i in range(n):
+        progress("ranking with two models", i, n)
+        j = (i + 1) % len(models)
+        seeds = [baselines[i]["seed"], baselines[j]["seed"]]
+        pairs.append({"seeds": seeds, **_measured(models[i], models[j])})
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "name": f"{fits[0]['graph']}-{fits[0]['model']}-{fits[0]['dim']}",
+        "command": command,
+        **{key: fits[0][key] for key in ("graph", "model", "dim")},
+        "baseline": baselines[0]["variant"],
+        "seeds": [each["seed"] for each in baselines],
+        "alone": [_kept(each, each["mode"]) for each in baselines],
+        "pairs": pairs,
+        "fits": [
+            {
+                "seed": fit["seed"],
+                "single": _kept(fit, chosen_mode(fit, "single")),
+                "blend": _kept(fit, "blend"),
+            }
+            for fit in fits
+        ],
+        "versions": versions(),
+        "finished": now(),
+    }
+
+
+def _measured(one: Model, other: Model) -> dict[str, Any]:
+    """Figures on validation and test of two models whose logits are averaged, as those of a fit's blend are."""
+    data, scorer = one.data, BlendScorer([one.point, other.point])
+    return {
+        split: breakdown(rank(scorer, data.reciprocal(data.split(split)), data.filter_index), data).to_dict()["overall"]
+        for split in SPLITS[1:]
+    }
+
+
+def _kept(cell: Document, mode: str) -> dict[str, Any]:
+    names = ("n", "mrr", "hits_at_1", "hits_at_10")
+    return {split: {name: cell["metrics"][mode][split][name] for name in names} for split in SPLITS[1:]}
+
+
+def together_table(documents: Iterable[Document]) -> Table:
+    """A row per graph: one model and two, before EM and after it."""
+    lines = []
+    for document in documents:
+        name = f"{document['graph']}, {document['model']}, K = {document['dim']}"
+        sides = [
+            document["alone"],
+            document["pairs"],
+            [fit["single"] for fit in document["fits"]],
+            [fit["blend"] for fit in document["fits"]],
+        ]
+        found = [[each["test"]["mrr"] for each in side] for side in sides]
+        one, two, _, blend = map(statistics.fmean, found)
+        seeds = ", ".join(map(str, document["seeds"]))
+        figures = [mean_and_spread(values) for values in found]
+        gains = [f"{two - one:+.3f}", f"{blend - two:+.3f}"]
+        lines.append([name, LABELS[document["baseline"], "point"], seeds, *figures, *gains])
+    columns = ["graph and model", "shared strength", "seeds", "one model", "two of them", "after EM, one model"]
+    columns += ["after EM, blend", "a second model brings", "EM brings beyond it"]
+    note = (
+        "Test MRR. Two of them: the models of two seeds, their logits averaged as in a blend, each seed with the next. "
+        "The last columns: from one model with a shared strength to two of them, and from these to the blend."
+    )
+    return Table("Two models", columns, lines, 2, frozenset(), [note])
