@@ -181,7 +181,7 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
     for name in ("frequency", "calibration"):
         code, out, err = kgem("reproduce", name, "--data", "tiny", "--seeds", "0")
         assert code == 0, err
-        assert "tiny, complex, K = 3" in out
+        assert "tiny, ComplEx, K = 3" in out
         for words in (["--data", "tiny", "typo"], ["--model", "complex", "cp"], ["--seeds", "0", "7"]):
             code, out, err = kgem("reproduce", name, *words)
             assert code == 2 and not out and f"'{words[-1]}' has no cells" in err

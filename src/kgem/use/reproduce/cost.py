@@ -15,6 +15,7 @@ from typing import Any
 
 from kgem.errors import InputError
 from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.naming import about
 from kgem.use.reproduce.origin import now, versions
 from kgem.use.reproduce.table1 import chosen_mode
 from kgem.use.reproduce.tables import Table, mean_and_spread
@@ -188,7 +189,7 @@ def cost_table(documents: Iterable[Document]) -> Table:
     """One row for the search and one for the fit of each graph, and whether the fit kept within a quarter."""
     lines: list[list[str]] = []
     for document in documents:
-        name = f"{document['graph']}, {document['model']}, K = {document['dim']}"
+        name = about(document)
         trials = " or ".join(map(str, document["trials"]))  # seeds may have searched for longer than others
         for side, words in {"search": f"search, {trials} trials", "fit": "one kgem fit"}.items():
             each = [seed[side] for seed in document["seeds"]]

@@ -23,6 +23,7 @@ from kgem.evaluate.ranking import Scorer, TableScorer, known_cells
 from kgem.use.fitted import MODES
 from kgem.use.model import Model
 from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.naming import about
 from kgem.use.reproduce.origin import now, versions
 from kgem.use.reproduce.tables import Table
 
@@ -176,7 +177,7 @@ def calibration_table(documents: Iterable[Document]) -> Table:
     """A row per fit and mode."""
     lines = []
     for document in documents:
-        name = f"{document['graph']}, {document['model']}, K = {document['dim']}, seed {document['seed']}"
+        name = f"{about(document)}, seed {document['seed']}"
         for mode, found in document["modes"].items():
             figures = found["calibration"]
             foretells = found["foretells"]
@@ -198,7 +199,7 @@ def doubt_table(documents: Iterable[Document], mode: str = "bayes") -> Table:
     """Doubt of the posterior by how often the asked entity occurs in training."""
     lines = []
     for document in documents:
-        name = f"{document['graph']}, {document['model']}, K = {document['dim']}, seed {document['seed']}"
+        name = f"{about(document)}, seed {document['seed']}"
         for row in document["modes"][mode]["bins"]:
             means = [f"{row[key]:{form}}" for key, form in MEANS.items()]
             areas = [_area(row["foretells"].get(key)) for key in OF_DOUBT]

@@ -17,6 +17,7 @@ from kgem.use.compare import bootstrap_interval
 from kgem.use.figures import ProportionalFit, fit_strengths
 from kgem.use.model import Model
 from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.naming import about
 from kgem.use.reproduce.origin import now, versions
 from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
 from kgem.use.reproduce.tables import Table
@@ -168,7 +169,7 @@ def frequency_table(documents: Iterable[Document]) -> Table:
     bold: set[tuple[int, int]] = set()
     for document in documents:
         seeds = len(document["seeds"])
-        name = f"{document['graph']}, {document['model']}, K = {document['dim']}, {seeds} seed{'s' * (seeds > 1)}"
+        name = f"{about(document)}, {seeds} seed{'s' * (seeds > 1)}"
         against = LABELS[document["baseline"], "point"]
         for row in document["bins"]:
             if seeds > 1 and (row["low"] > 0 or row["high"] < 0):
@@ -200,7 +201,7 @@ def slope_table(documents: Iterable[Document]) -> Table:
     for document in documents:
         for what in ("entities", "relations"):
             found, seeds = document["strengths"][what], [each[what] for each in document["by_seed"]]
-            name = f"{document['graph']}, {document['model']}, K = {document['dim']}"
+            name = about(document)
             spans = [f"{span[0]:.3g} to {span[2]:.3g}" for span in (found["counts"], found["learned"])]
             slope, error = _slope_of(seeds)
             shares = [statistics.fmean(each[key] for each in seeds) for key in SHARES]

@@ -8,9 +8,10 @@ from pathlib import Path
 from kgem.use.reproduce.cells import read_cells
 from kgem.use.reproduce.cost import FEWEST_TRIALS
 from kgem.use.reproduce.documents import Document, write_text
+from kgem.use.reproduce.naming import subject
 from kgem.use.reproduce.published import Figure, published
 from kgem.use.reproduce.rows import AUTO, LABELS, SINGLE, Row, rows_of
-from kgem.use.reproduce.table1 import PAPER_GRAPHS, model_name
+from kgem.use.reproduce.table1 import PAPER_GRAPHS
 from kgem.use.reproduce.tables import Table, mean_and_spread
 
 __all__ = ["BEGIN", "END", "between_marks", "quality", "update_readme", "with_quality"]
@@ -54,7 +55,7 @@ def quality(documents: Sequence[Document]) -> Table:
         if search is None and not known:
             continue
         seeds = [seed for seed in auto.seeds if search is None or seed in search.seeds]
-        name = f"{auto.graph}, {model_name(auto.model)}, K = {auto.dim}"
+        name = subject(auto.graph, auto.model, auto.dim)
         fits = [mean_and_spread(row.values("mrr", seeds=seeds)) for row in (auto, single)]
         found = f"{mean_and_spread(search.values('mrr', seeds=seeds))} ({search.trials} trials)" if search else ""
         best = str(max(figure.mrr for figure in known)) if known else ""

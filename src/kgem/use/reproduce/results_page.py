@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import InputError
-from kgem.use.reproduce import cells, cost, doubt, frequency, together
+from kgem.use.reproduce import cells, cost, doubt, frequency, naming, together
 from kgem.use.reproduce.documents import Document, check_sources, read_folder
 from kgem.use.reproduce.pictures import calibration_figure, cost_figure, frequency_figure, slope_figure
 from kgem.use.reproduce.rows import chosen_mode
@@ -134,27 +134,23 @@ def _with_pictures(
     return "\n".join(lines)
 
 
-def _about(document: Document) -> str:
-    return f"{document['graph']}, {document['model']}, K = {document['dim']}"
-
-
 def _cost_picture(document: Document) -> tuple[str, str, Draw]:
-    about = f"{_about(document)}: validation MRR against epochs and seconds spent, search and fit"
+    about = f"{naming.about(document)}: validation MRR against epochs and seconds spent, search and fit"
     return f"search-{document['name']}.svg", about, partial(cost_figure, document)
 
 
 def _frequency_picture(document: Document) -> tuple[str, str, Draw]:
-    about = f"{_about(document)}: test MRR by frequency of the answer"
+    about = f"{naming.about(document)}: test MRR by frequency of the answer"
     return f"frequency-{document['name']}.svg", about, partial(frequency_figure, document)
 
 
 def _slope_picture(document: Document) -> tuple[str, str, Draw]:
-    about = f"{_about(document)}: learned strength against frequency of entities"
+    about = f"{naming.about(document)}: learned strength against frequency of entities"
     return f"strengths-{document['name']}.png", about, partial(slope_figure, document)
 
 
 def _calibration_picture(document: Document) -> tuple[str, str, Draw]:
-    about = f"{_about(document)}, seed {document['seed']}: reliability, and doubt against error"
+    about = f"{naming.about(document)}, seed {document['seed']}: reliability, and doubt against error"
     return f"calibration-{document['name']}.svg", about, partial(calibration_figure, document)
 
 

@@ -12,6 +12,7 @@ from kgem.store import read_store
 from kgem.use import artifact
 from kgem.use.reproduce.cells import read_cells
 from kgem.use.reproduce.documents import Document, write_json
+from kgem.use.reproduce.naming import model_name
 from kgem.use.reproduce.tables import Table
 
 __all__ = ["SETTLED", "complete", "settled_of", "settled_table"]
@@ -65,7 +66,7 @@ def settled_table(documents: Sequence[Document]) -> Table | None:
         strength = fit["config"]["pretrain"]["strength"]
         figures = [f"{fit['beta']:.3g}", f"{fit['shared']:.3g} x {strength:.3g}", *(f"{each:g}" for each in fit["mix"])]
         collapses = sum(event["event"] == "collapse" for event in fit["events"])
-        what = [fit["graph"], fit["model"], str(fit["dim"]), str(fit["seed"])]
+        what = [fit["graph"], model_name(fit["model"]), str(fit["dim"]), str(fit["seed"])]
         lines.append([*what, *figures, fit["mode"], str(collapses)])
     columns = ["graph", "model", "K", "seed", "beta", "shared strength", "a", "c", "auto", "collapses"]
     notes = [

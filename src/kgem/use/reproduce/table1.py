@@ -10,15 +10,15 @@ from typing import Any
 from kgem.errors import InputError
 from kgem.use.reproduce.cells import read_cells
 from kgem.use.reproduce.documents import Document, write_text
+from kgem.use.reproduce.naming import MODELS, model_name, subject
 from kgem.use.reproduce.published import Figure, published
 from kgem.use.reproduce.rows import CHOSEN, LABELS, Row, chosen_mode, rows_of
 from kgem.use.reproduce.settled import complete, settled_table
 from kgem.use.reproduce.tables import Table, html_page, mean_and_spread
 
-__all__ = ["MODELS", "PAPER_GRAPHS", "aims", "chosen_mode", "details", "model_name", "table1", "write_tables"]
+__all__ = ["PAPER_GRAPHS", "aims", "chosen_mode", "details", "table1", "write_tables"]
 
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
-MODELS = {"distmult": "DistMult", "complex": "ComplEx"}
 AUTO_MARK = "†"  # an asterisk would be taken for bold
 NOT_RUN = "not run"
 
@@ -63,11 +63,6 @@ def _results(title: str, graphs: Sequence[str], rows: Sequence[Row]) -> Table:
 def _models(rows: Sequence[Row]) -> list[str]:
     found = {row.model for row in rows}
     return [model for model in MODELS if model in found] + sorted(found - MODELS.keys())
-
-
-def model_name(model: str) -> str:
-    """As the paper writes it."""
-    return MODELS.get(model, model)
 
 
 def _published_rows(model: str, graphs: Sequence[str]) -> Iterator[list[Figure]]:
@@ -115,7 +110,7 @@ def aims(documents: Sequence[Document]) -> Table | None:
         if figure.aim_dim is None:
             continue
         mine = [row for row in rows if (row.graph, row.model, row.dim) == (figure.graph, figure.model, figure.aim_dim)]
-        name = f"{figure.graph}, {model_name(figure.model)}, K = {figure.aim_dim}"
+        name = subject(figure.graph, figure.model, figure.aim_dim)
         size = "no K given" if figure.dim is None else f"K = {figure.dim}"
         wanted = [f"{figure.who}, {size}", figure.text]
         for settings in dict.fromkeys(row.settings for row in mine):

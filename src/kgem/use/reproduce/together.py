@@ -16,6 +16,7 @@ from kgem.evaluate.metrics import breakdown
 from kgem.evaluate.ranking import rank
 from kgem.use.model import Model
 from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.naming import about
 from kgem.use.reproduce.origin import now, versions
 from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
 from kgem.use.reproduce.tables import Table, mean_and_spread
@@ -98,7 +99,7 @@ def together_table(documents: Iterable[Document]) -> Table:
     """A row per graph: one model and two, before EM and after it."""
     lines = []
     for document in documents:
-        name = f"{document['graph']}, {document['model']}, K = {document['dim']}"
+        name = about(document)
         sides = [
             document["alone"],
             document["pairs"],
