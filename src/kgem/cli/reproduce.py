@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kgem.use.model import Model
     from kgem.use.reproduce.cells import Cell
     from kgem.use.reproduce.documents import Document
+    from kgem.use.reproduce.rows import Key
     from kgem.use.reproduce.tables import Table
 
 __all__ = ["app"]
@@ -176,10 +177,7 @@ def frequency(
 
     found = groups(_selected(cells, data, model, dim, seeds))
     remedy = "make both: kgem reproduce table1 --variants em search --data ..."
-    if not found:
-        raise InputError("no fit has a search or a conventional model beside it", where=str(cells), remedy=remedy)
-    what = "has no fit with a search or a conventional model beside it"
-    _refuse_missing("--data", _graph_names(cells, data), [key[0] for key in found], what, remedy)
+    _refuse_alone(found, cells, data, "a search or a conventional model", remedy)
     made = []
     for key, pairs in found.items():
         command = _command("frequency", key, [fit["seed"] for fit, _ in pairs])
@@ -215,11 +213,7 @@ def together(
 
     found = groups(_selected(cells, data, model, dim, seeds))
     remedy = "make them: kgem reproduce table1 --variants em conventional --seeds 0 1 --data ..."
-    if not found:
-        what = "no fit has two searches or two conventional models beside it"
-        raise InputError(what, where=str(cells), remedy=remedy)
-    what = "has no fit with two searches or two conventional models beside it"
-    _refuse_missing("--data", _graph_names(cells, data), [key[0] for key in found], what, remedy)
+    _refuse_alone(found, cells, data, "two searches or two conventional models", remedy)
     made = []
     for key, group in found.items():
         baselines, fits = group
@@ -347,6 +341,14 @@ def _refuse_missing(option: str, names: Sequence[str], there: Sequence[Any], wha
     missing = [name for name in names if name not in set(map(str, there))]
     if missing:
         raise InputError(f"{', '.join(map(repr, missing))} {what}", where=option, remedy=remedy)
+
+
+def _refuse_alone(found: Collection[Key], cells: Path, data: Sequence[str] | None, beside: str, remedy: str) -> None:
+    """There must be fits that have something beside them, of every graph that was named."""
+    if not found:
+        raise InputError(f"no fit has {beside} beside it", where=str(cells), remedy=remedy)
+    what = f"has no fit with {beside} beside it"
+    _refuse_missing("--data", _graph_names(cells, data), [key[0] for key in found], what, remedy)
 
 
 def _model(cell: Document, device: str) -> Model:

@@ -15,12 +15,12 @@ from typing import Any
 
 from kgem.errors import InputError
 from kgem.use.reproduce.documents import VERSION, Document
-from kgem.use.reproduce.naming import about
+from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
-from kgem.use.reproduce.table1 import chosen_mode
+from kgem.use.reproduce.rows import chosen_mode, kept_figures
 from kgem.use.reproduce.tables import Table, mean_and_spread
 
-__all__ = ["KIND", "compare_costs", "cost_table", "pairs"]
+__all__ = ["FEWEST_TRIALS", "KIND", "compare_costs", "cost_table", "pairs"]
 
 KIND = "kgem-search-cost"
 QUARTER = 0.25  # of the search's cost is what we allow a fit
@@ -56,7 +56,7 @@ def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> d
     return {
         "kind": KIND,
         "version": VERSION,
-        "name": f"{search['graph']}-{search['model']}-{search['dim']}",
+        "name": stem(search),
         "command": command,
         "graph": search["graph"],
         "model": search["model"],
@@ -132,7 +132,7 @@ def _fit_side(document: Document) -> dict[str, Any]:
     return _side(document, chosen_mode(document, "single"), one) | {
         "blend": blend.columns() if blend.found else None,
         "phases": document["epochs"],
-        "auto": {"mode": document["mode"], **_figures(document, document["mode"])},
+        "auto": {"mode": document["mode"], **kept_figures(document, document["mode"])},
     }
 
 
@@ -167,17 +167,12 @@ def _side(document: Document, mode: str, line: _Line) -> dict[str, Any]:
     return {
         "cell": document["name"],
         "mode": mode,
-        **_figures(document, mode),
+        **kept_figures(document, mode),
         "epochs": sum(document["epochs"].values()),
         "seconds": document["seconds"],
         "curve": line.columns(),
         **({"strength": document["strength"]["value"]} if "strength" in document else {}),
     }
-
-
-def _figures(document: Document, mode: str) -> dict[str, Any]:
-    kept = ("n", "mrr", "hits_at_1", "hits_at_10")
-    return {split: {name: figures[name] for name in kept} for split, figures in document["metrics"][mode].items()}
 
 
 def _first(curve: Mapping[str, Sequence[float]], best: float) -> list[float]:

@@ -23,7 +23,7 @@ from kgem.evaluate.ranking import Scorer, TableScorer, known_cells
 from kgem.use.fitted import MODES
 from kgem.use.model import Model
 from kgem.use.reproduce.documents import VERSION, Document
-from kgem.use.reproduce.naming import about
+from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
 from kgem.use.reproduce.tables import Table
 
@@ -33,9 +33,9 @@ KIND = "kgem-calibration"
 MOST = 10_000  # questions that are asked; more say nothing new
 BLOCK_CELLS = 2**20  # scores at a time
 DECILES = 10
-KEPT = ("confidence", "entropy", "information", "spread", "right")  # means of each bin
 MEANS = {"right": ".1%", "confidence": ".1%", "information": ".3f", "spread": ".2f"}  # that are told of each bin
 OF_DOUBT = ("confidence", "entropy", "information", "spread")
+KEPT = (*OF_DOUBT, "right")  # means of each bin
 FEWEST, FEWEST_OF_EACH = 30, 5  # questions, and of right and of wrong ones, that an area under the curve is told for
 
 Floats = npt.NDArray[np.float64]
@@ -62,7 +62,7 @@ def calibration_document(
     return {
         "kind": KIND,
         "version": VERSION,
-        "name": f"{cell['graph']}-{cell['model']}-{cell['dim']}-{cell['seed']}",
+        "name": f"{stem(cell)}-{cell['seed']}",
         "command": command,
         **{key: cell[key] for key in ("graph", "model", "dim", "seed", "run")},
         "cell": cell["name"],

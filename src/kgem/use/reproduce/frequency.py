@@ -17,12 +17,12 @@ from kgem.use.compare import bootstrap_interval
 from kgem.use.figures import ProportionalFit, fit_strengths
 from kgem.use.model import Model
 from kgem.use.reproduce.documents import VERSION, Document
-from kgem.use.reproduce.naming import about
+from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
 from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
 from kgem.use.reproduce.tables import Table
 
-__all__ = ["KIND", "by_frequency", "frequency_table", "groups", "slope_table"]
+__all__ = ["KIND", "Load", "by_frequency", "frequency_table", "groups", "slope_table"]
 
 KIND = "kgem-frequency"
 POINTS = 4000  # of Fig. 3 that are kept to draw it
@@ -66,7 +66,7 @@ def by_frequency(pairs: Sequence[Pair], load: Load, command: str, seed: int = 0)
     return {
         "kind": KIND,
         "version": VERSION,
-        "name": f"{first['graph']}-{first['model']}-{first['dim']}",
+        "name": stem(first),
         "command": command,
         **{key: first[key] for key in ("graph", "model", "dim")},
         "seeds": [fit["seed"] for fit, _ in pairs],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kgem.use.reproduce.documents import Document
 
-__all__ = ["MODELS", "about", "model_name", "subject"]
+__all__ = ["MODELS", "about", "model_name", "stem", "subject"]
 
 MODELS = {"distmult": "DistMult", "complex": "ComplEx"}
 
@@ -22,3 +22,8 @@ def subject(graph: str, model: str, dim: int | None) -> str:
 def about(document: Document) -> str:
     """What a document is about: its graph, model and dimension."""
     return subject(document["graph"], document["model"], document["dim"])
+
+
+def stem(document: Document) -> str:
+    """The same in names of files."""
+    return f"{document['graph']}-{document['model']}-{document['dim']}"

@@ -21,6 +21,7 @@ __all__ = [
     "Row",
     "alike",
     "chosen_mode",
+    "kept_figures",
     "largest_alike",
     "rows_of",
 ]
@@ -107,6 +108,12 @@ def chosen_mode(document: Document, mode: str) -> str:
         return mode
     found = {each: document["metrics"][each]["valid"]["mrr"] for each in ONE_MODEL if each in document["metrics"]}
     return max(found, key=lambda each: float(found[each]))
+
+
+def kept_figures(document: Document, mode: str) -> dict[str, dict[str, Any]]:
+    """Of a cell in a mode, what is kept of its figures where cells are compared, by split."""
+    names = ("n", "mrr", "hits_at_1", "hits_at_10")
+    return {split: {name: figures[name] for name in names} for split, figures in document["metrics"][mode].items()}
 
 
 def _measured(documents: Sequence[Document], mode: str) -> list[Document]:

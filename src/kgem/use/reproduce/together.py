@@ -16,16 +16,16 @@ from kgem.evaluate.metrics import breakdown
 from kgem.evaluate.ranking import rank
 from kgem.use.model import Model
 from kgem.use.reproduce.documents import VERSION, Document
-from kgem.use.reproduce.naming import about
+from kgem.use.reproduce.frequency import Load
+from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
-from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
+from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, kept_figures, largest_alike
 from kgem.use.reproduce.tables import Table, mean_and_spread
 
 __all__ = ["KIND", "groups", "together_document", "together_table"]
 
 KIND = "kgem-together"
 
-Load = Callable[[Document], Model]  # the model of a cell
 Group = tuple[list[Document], list[Document]]  # models with a shared strength, and fits of the same seeds
 
 
@@ -61,18 +61,18 @@ def together_document(
     return {
         "kind": KIND,
         "version": VERSION,
-        "name": f"{fits[0]['graph']}-{fits[0]['model']}-{fits[0]['dim']}",
+        "name": stem(fits[0]),
         "command": command,
         **{key: fits[0][key] for key in ("graph", "model", "dim")},
         "baseline": baselines[0]["variant"],
         "seeds": [each["seed"] for each in baselines],
-        "alone": [_kept(each, each["mode"]) for each in baselines],
+        "alone": [kept_figures(each, each["mode"]) for each in baselines],
         "pairs": pairs,
         "fits": [
             {
                 "seed": fit["seed"],
-                "single": _kept(fit, chosen_mode(fit, "single")),
-                "blend": _kept(fit, "blend"),
+                "single": kept_figures(fit, chosen_mode(fit, "single")),
+                "blend": kept_figures(fit, "blend"),
             }
             for fit in fits
         ],
@@ -88,11 +88,6 @@ def _measured(one: Model, other: Model) -> dict[str, Any]:
         split: breakdown(rank(scorer, data.reciprocal(data.split(split)), data.filter_index), data).to_dict()["overall"]
         for split in SPLITS[1:]
     }
-
-
-def _kept(cell: Document, mode: str) -> dict[str, Any]:
-    names = ("n", "mrr", "hits_at_1", "hits_at_10")
-    return {split: {name: cell["metrics"][mode][split][name] for name in names} for split in SPLITS[1:]}
 
 
 def together_table(documents: Iterable[Document]) -> Table:
