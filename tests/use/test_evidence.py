@@ -233,7 +233,9 @@ def test_two_models_answer_together_as_the_mean_of_their_scores_does() -> None:
     document = together.together_document(
         group, lambda cell: made[cell["seed"]], "kgem ...", lambda *told: heard.append(told)
     )
-    assert json.loads(json.dumps(document, allow_nan=False)) == document and len(heard) == 3
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert [told[0] for told in heard[:2]] == ["pair 1 of 3, ranking valid", "pair 1 of 3, ranking test"]
+    assert len(heard) == 6 and all(done == total > 0 for _, done, total in heard)
     assert [pair["seeds"] for pair in document["pairs"]] == [[3, 4], [4, 5], [5, 3]]
     known = {(h, r, t) for split in (DATA.train, DATA.valid, DATA.test) for h, r, t in DATA.reciprocal(split).tolist()}
     for pair in document["pairs"]:

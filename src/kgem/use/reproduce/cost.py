@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from kgem.errors import InputError
+from kgem.use.fitting import VALIDATION_QUERIES
 from kgem.use.reproduce.documents import VERSION, Document
 from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
@@ -200,7 +201,9 @@ def cost_table(documents: Iterable[Document]) -> Table:
     columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "epochs to the best"]
     notes = [
         "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best; "
-        "both are looked at after every epoch. While a fit re-trains for the blend, its one model is not looked at.",
+        "both are looked at after every epoch. While a fit re-trains for the blend, its one model is not looked at. "
+        f"That look, as in the pictures, is at {VALIDATION_QUERIES:,} validation questions if a graph has more; "
+        "figures in the table are of all of them.",
         "The last columns: what the fit took of the search's cost, and whether it reached at least "
         "the best of the search on validation with at most a quarter of its epochs. The fit's own row is that of one "
         "model; mode auto may have chosen the blend of two that the fit leaves behind. No share of seconds where "

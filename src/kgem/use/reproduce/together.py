@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from kgem.data.dataset import SPLITS
@@ -54,10 +55,14 @@ def together_document(
     n = len(models) if len(models) > 2 else 1  # two of them are one pair
     pairs = []
     for i in range(n):
-        progress("ranking with two models", i, n)
         j = (i + 1) % len(models)
         seeds = [baselines[i]["seed"], baselines[j]["seed"]]
-        pairs.append({"seeds": seeds, **_measured(models[i], models[j])})
+        pair = f"pair {i + 1} of {n}"
+        figures = {
+            split: _figures(models[i], models[j], split, partial(progress, f"{pair}, ranking {split}"))
+            for split in SPLITS[1:]
+        }
+        pairs.append({"seeds": seeds, **figures})
     return {
         "kind": KIND,
         "version": VERSION,
@@ -81,13 +86,12 @@ def together_document(
     }
 
 
-def _measured(one: Model, other: Model) -> dict[str, Any]:
-    """Figures on validation and test of two models whose logits are averaged, as those of a fit's blend are."""
+def _figures(one: Model, other: Model, split: str, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Figures on a split of two models whose logits are averaged, as those of a fit's blend are."""
     data, scorer = one.data, BlendScorer([one.point, other.point])
-    return {
-        split: breakdown(rank(scorer, data.reciprocal(data.split(split)), data.filter_index), data).to_dict()["overall"]
-        for split in SPLITS[1:]
-    }
+    ranks = rank(scorer, data.reciprocal(data.split(split)), data.filter_index, on_progress=progress)
+    figures: dict[str, Any] = breakdown(ranks, data).to_dict()["overall"]
+    return figures
 
 
 def together_table(documents: Iterable[Document]) -> Table:
