@@ -139,7 +139,7 @@ def test_the_command_of_a_comparison_is_that_of_its_cells(kgem: Kgem, here: Path
     assert kgem(*words, "--trials", "3", "--time-budget", "20m")[0] == 0
     path = here / "results/search/tiny-complex-3.json"
     made = json.loads(path.read_text())
-    settings = " ".join(f"--set {setting}" for setting in SHORT) + " --time-budget 20m"
+    settings = " ".join(f"--set {setting}" for setting in SHORT) + " --time-budget 20m --threads 1"
     call = "kgem reproduce search --data tiny --model complex --dim 3 --seeds 0"
     assert made["command"] == f"{call} --trials 3 --strengths 0.001 1 {settings}"
     code, _, err = kgem(*words, "--strengths", "0.01", "1", "--set", "em.beta=0.3")
@@ -229,9 +229,36 @@ def test_two_models_beside_a_blend(kgem: Kgem, here: Path) -> None:
     assert kgem(*command.split()[1:], "-q")[:2] == (0, out)
 
 
+def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path) -> None:
+    call = ["reproduce", "apart", "--data", "tiny", *[word for word in WORDS if word not in ("--trials", "2")]]
+    code, out, err = kgem(*call, "--seeds", "0", "1", "-q")
+    assert code == 0, err
+    assert "| tiny, ComplEx, K = 3 | re-trained model alone | 0, 1 |" in out
+    document = json.loads((here / "results/apart/tiny-complex-3.json").read_text())
+    arms: dict[str, dict[str, Any]] = {}
+    for arm, folder in {"fit": "results/table1", "fresh": "runs/apart/fresh", "warm": "runs/apart/warm"}.items():
+        cell = json.loads((here / folder / "tiny-complex-3-em-1.json").read_text())
+        arms[arm] = cell
+        kept = document[arm][1]
+        assert kept["seed"] == 1 and kept["point"]["test"]["mrr"] == cell["metrics"]["point"]["test"]["mrr"]
+    assert arms["fresh"]["mix"] == arms["warm"]["mix"] == [0.0, 1.0]
+    assert (
+        arms["fresh"]["config"]["retrain"]["start"] == "fresh" and arms["warm"]["config"]["retrain"]["start"] == "warm"
+    )
+    means = [arm["metrics"]["mean"]["test"]["mrr"] for arm in arms.values()]
+    assert means == [means[0]] * 3, "the same fit up to the end of EM"
+    code, again, err = kgem(*document["command"].split()[1:], "-q")
+    assert (code, again) == (0, out) and "runs/apart" not in err
+    (here / "page.in").write_text("{{apart}}\n\n{{sources}}\n")
+    assert kgem("reproduce", "page", "--template", "page.in", "--out", "page.md", "--images", ".")[0] == 0
+    assert out.splitlines()[2] in (here / "page.md").read_text()
+    assert "`runs/apart/warm/tiny-complex-3-em-1`" in (here / "page.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["apart"], "no graph is named"),
         (["search"], "no graph is named"),
         (["search", "--data", "nowhere"], "nowhere"),
         (["frequency"], "no such cells"),

@@ -20,7 +20,7 @@ from kgem.model.prior import Strengths
 from kgem.use.figures.drawing import figure_svg
 from kgem.use.fitted import MODES
 from kgem.use.model import Model
-from kgem.use.reproduce import pictures, together
+from kgem.use.reproduce import apart, cost, pictures, together
 from kgem.use.reproduce.cost import FEWEST_TRIALS, compare_costs, cost_table, pairs
 from kgem.use.reproduce.documents import made_from, write_json
 from kgem.use.reproduce.doubt import area_under_roc, calibration_document, calibration_table, doubt, doubt_table
@@ -53,6 +53,7 @@ def cell(variant: str, seed: int = 0, **more: Any) -> dict[str, Any]:
         "epochs": {"pretrain": 5, "em": 0, "retrain": 0},
         "seconds": 50.0,
         "run": f"runs/{variant}-{seed}",
+        "machine": {"threads": 1 if variant == "em" else 2},
         "versions": {"kgem": "0", "commit": "abc"},
         "finished": "today",
         **more,
@@ -100,18 +101,26 @@ def test_costs_of_search_and_fit() -> None:
     one = document["seeds"][0]
     assert one["fit"]["mode"] == "point" and one["fit"]["auto"]["mode"] == "blend"
     rows = cost_table([document]).rows
-    assert rows[0][1] == "search, 4 trials" and rows[1][-4:] == ["10", "25%", "5%", "too few trials"]
+    assert rows[0][1] == "search, 4 trials" and rows[1][-5:] == ["10", "25%", "", "5%", "too few trials"]
     assert rows[2][1] == "the same fit, mode auto" and rows[2][3].startswith("0.7") and rows[2][-1] == "too few trials"
-    assert rows[2][-4] == "9"
+    assert rows[2][-5] == "9"
     rows = cost_table([document | {"trials": [FEWEST_TRIALS]}]).rows
     assert rows[1][-1] == rows[2][-1] == "yes"
     missed = cost_table([document | {"trials": [FEWEST_TRIALS], "reached": False}])
-    assert missed.rows[1][-1] == "no" and missed.bold == {(1, 10)}
+    assert missed.rows[1][-1] == "no" and missed.bold == {(1, 11)}
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     drawn = figure_svg(pictures.cost_figure(document))
     assert "one kgem fit, one model" in drawn and "the same fit, blend of two models" in drawn
     with pytest.raises(InputError, match="no search"):
         compare_costs([], "")
+
+
+def test_a_fit_is_also_held_against_a_search_that_stopped_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "FEWEST_TRIALS", 3)
+    table = cost_table([compare_costs([(search_cell(), fit_cell())], "")])
+    assert table.columns[9] == "of its first 3 trials' epochs"
+    assert [row[9] for row in table.rows] == ["", "32%", "32%"], "10 epochs of 31"
+    assert [row[-1] for row in table.rows] == ["", "yes", "yes"]
 
 
 def test_search_and_fit_are_credited_at_every_epoch_and_pay_for_all_that_they_took() -> None:
@@ -274,6 +283,22 @@ def test_one_seed_is_no_pair_and_a_search_comes_first() -> None:
         together.together_document(([], []), lambda cell: random_model(DATA), "", lambda *told: None)
 
 
+def test_what_the_start_and_the_strengths_bring_is_of_the_same_seeds() -> None:
+    def arm(*mrrs: float) -> list[dict[str, Any]]:
+        return [{"point": {"test": {"mrr": mrr}}, "blend": {"test": {"mrr": mrr + 0.1}}} for mrr in mrrs]
+
+    document = {
+        **{"graph": "tiny", "model": "complex", "dim": 4, "seeds": [0, 1]},
+        **{"fresh": arm(0.2, 0.4), "warm": arm(0.25, 0.43), "fit": arm(0.3, 0.4)},
+    }
+    alone, blend = apart.apart_table([document]).rows
+    assert alone[:3] == ["tiny, ComplEx, K = 4", "re-trained model alone", "0, 1"]
+    assert alone[3:] == ["0.300 ± 0.141", "0.340 ± 0.127", "0.350 ± 0.071", "+0.040 ± 0.014", "+0.010 ± 0.057"]
+    assert blend[1] == "blend with the means of q" and blend[-2:] == alone[-2:]
+    one = apart.apart_table([document | {"seeds": [0], "fresh": arm(0.2), "warm": arm(0.25), "fit": arm(0.2)}])
+    assert one.rows[0][-2:] == ["+0.050", "-0.050"]
+
+
 # calibration and doubt
 
 
@@ -372,12 +397,12 @@ def test_the_page_keeps_the_prose_and_has_every_figure(results: Path) -> None:
 
 
 def test_a_page_says_what_is_not_measured_and_is_not_made_of_nothing(tmp_path: Path) -> None:
-    template = "{{together}}\n{{search}}\n{{frequency}}\n{{strengths}}\n{{calibration}}\n{{doubt}}\n"
+    template = "{{together}}\n{{apart}}\n{{search}}\n{{frequency}}\n{{strengths}}\n{{calibration}}\n{{doubt}}\n"
     with pytest.raises(InputError, match="no results in this folder"):
         results_page(template, tmp_path)
     write_json(tmp_path / "table1" / "tiny-complex-4-em-0.json", fit_cell())
     page = results_page(template, tmp_path)
-    assert page.text.count("*Not measured yet.*") == 6 and not page.pictures
+    assert page.text.count("*Not measured yet.*") == 7 and not page.pictures
 
 
 def test_every_source_has_its_runs_and_time(results: Path) -> None:
@@ -386,8 +411,8 @@ def test_every_source_has_its_runs_and_time(results: Path) -> None:
     assert set(cells) == {"table1", "search", "frequency", "calibration"}
     for folder in ("search", "frequency"):
         assert {"`runs/search-0`", "`runs/em-0`"} == set(cells[folder][0].split(", "))
-        assert cells[folder][-2:] == ["50", "420"], "epochs and seconds of both cells"
-    assert cells["calibration"][0] == "`runs/em-0`" and cells["calibration"][-2:] == ["10", "20"]
+        assert cells[folder][-3:] == ["1, 2", "50", "420"], "threads, epochs and seconds of both cells"
+    assert cells["calibration"][0] == "`runs/em-0`" and cells["calibration"][-3:] == ["1", "10", "20"]
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from kgem.use.reproduce.making import Maker
     from kgem.use.run import Run
 
-__all__ = ["Given", "Several", "graphs", "make_cells", "ranking", "settings_words", "wanted_cells", "words"]
+__all__ = ["RANGE", "Given", "Several", "graphs", "make_cells", "ranking", "settings_words", "wanted_cells", "words"]
 
 PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
 WORK = {"conventional": 1.0, "em": 3.0}  # what a cell costs beside one training, roughly; a search: its trials
 STEP, SPEED = 2.5e-3, 6e10  # seconds of a step beside its products, and products a second: guesses of their ratio
+RANGE = (1e-3, 1.0)  # of the shared strength of a search
 LISTS = ("data", "model", "dim", "seeds", "variants")
 OF_A_CELL = ("--data", "--model", "--dim", "--variants", "--seeds", "--trials", "--strengths")
 
@@ -62,7 +63,7 @@ class Given:
         time_budget: str | None,
         device: str | None,
         threads: int | None,
-        strengths: tuple[float, float],
+        strengths: tuple[float, float] = RANGE,
     ) -> None:
         from kgem.fit.search import check_range
 
@@ -75,6 +76,7 @@ class Given:
             *(word for setting in overrides for word in ("--set", setting)),
             *(["--time-budget", time_budget] if time_budget else []),
             *(["--device", device] if device else []),
+            *(["--threads", str(threads)] if threads else []),
         ]
 
     def command(self, cell: Cell) -> str:
@@ -87,7 +89,7 @@ class Given:
 
 
 def settings_words(command: str) -> list[str]:
-    """Of the command of a cell, what does not say which cell it is: --recipe, --set, --time-budget, --device."""
+    """Of the command of a cell, what does not say which cell it is: --recipe, --set, --threads and the like."""
     kept: list[str] = []
     option = ""
     for word in shlex.split(command)[3:]:

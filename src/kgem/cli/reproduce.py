@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.cells import Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
+from kgem.cli.cells import RANGE, Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
 from kgem.cli.console import emit_text, paragraph, plain, say
 from kgem.cli.results import opened
 from kgem.errors import InputError
@@ -79,7 +79,7 @@ def table1(
         ),
     ] = None,
     trials: Trials = 12,
-    strengths: Strengths = (1e-3, 1.0),
+    strengths: Strengths = RANGE,
     out: Out = Path("runs/table1"),
     results: Results = Path("results/table1"),
     overrides: Overrides = None,
@@ -122,7 +122,7 @@ def search(
     dim: Dims = None,
     seeds: Seeds = None,
     trials: Trials = 20,
-    strengths: Strengths = (1e-3, 1.0),
+    strengths: Strengths = RANGE,
     out: Out = Path("runs/table1"),
     cells: Cells = Path("results/table1"),
     results: Results = Path("results/search"),
@@ -223,6 +223,61 @@ def together(
         _keep(results, document, [*baselines, *fits], {})
         made.append(document)
     _show(made, [together_table])
+
+
+@app.command("apart", cls=Several, epilog="Example: kgem reproduce apart --data umls nations --dim 50 --seeds 0 1 2")
+def apart(
+    data: Annotated[list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders.")] = None,
+    model: Annotated[list[str] | None, _help("Score functions; without it complex.")] = None,
+    dim: Dims = None,
+    seeds: Seeds = None,
+    out: Out = Path("runs/table1"),
+    controls: Annotated[Path, typer.Option(metavar="FOLDER", help="Of the run folders of the controls.")] = Path(
+        "runs/apart"
+    ),
+    cells: Cells = Path("results/table1"),
+    results: Results = Path("results/apart"),
+    overrides: Overrides = None,
+    recipe: Recipe = "default",
+    device: DeviceName = None,
+    threads: Threads = None,
+    force: Again = False,
+    quiet: Quiet = False,
+) -> None:
+    """What re-training owes to its start at the means of q, and what to the learned strengths.
+
+    Makes the cells 'em' of Table 1 that are not there, and the same fits re-trained with the shared strength, from
+    random tables and from the means of q. Then compares the three: a JSON file for each graph, model and dimension.
+    """
+    if not graphs(data):
+        raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
+    from kgem.use.reproduce.apart import CONTROLS, apart_document, apart_table
+
+    wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em"], trials=1)
+    failed: list[Cell] = []
+
+    def made(changes: Sequence[str], runs: Path, into: Path, *, again: bool) -> dict[str, Document]:
+        given = Given(recipe, [*(overrides or []), *changes], None, device, threads)
+        failed.extend(make_cells(wanted, given, runs, into, force=again, quiet=quiet))
+        return {each["name"]: each for each in _read(into)}
+
+    fits = made((), out, cells, again=False)
+    arms: dict[str, dict[str, Document]] = {}
+    for name, changes in CONTROLS.items():
+        say(f"{name}: {', '.join(changes)}")
+        arms[name] = made(changes, controls / name, controls / name, again=force)
+    documents = []
+    for key in dict.fromkeys((cell.graph, cell.model, cell.dim) for cell in wanted):
+        there = [cell.name for cell in wanted if (cell.graph, cell.model, cell.dim) == key]
+        there = [name for name in there if all(name in each for each in (fits, *arms.values()))]
+        if there:
+            mine = [fits[name] for name in there]
+            command = _command("apart", key, [fit["seed"] for fit in mine], settings_words(mine[0]["command"]))
+            beside = {arm: [each[name] for name in there] for arm, each in arms.items()}
+            documents.append(apart_document(mine, beside, command))
+            _keep(results, documents[-1], mine, {})
+    _show(documents, [apart_table])
+    _tell_failed(failed, wanted)
 
 
 @app.command("calibration", cls=Several, epilog="Example: kgem reproduce calibration --data umls --seeds 0")

@@ -191,25 +191,29 @@ def cost_table(documents: Iterable[Document]) -> Table:
             each = [seed[side] for seed in document["seeds"]]
             means = [f"{statistics.fmean(one[key] for one in each):,.0f}" for key in ("epochs", "seconds")]
             figures = [mean_and_spread([one[split]["mrr"] for one in each]) for split in ("valid", "test")]
-            beside = ["", "", ""] if side == "search" else [*_shares(document), _verdict(document, document["reached"])]
+            beside = (
+                ["", "", "", ""] if side == "search" else [*_shares(document), _verdict(document, document["reached"])]
+            )
             reached = _spent([seed["epochs_to_the_best"][side] for seed in document["seeds"]])
             lines.append([name, words, str(len(each)), *figures, *means, reached, *beside])
         if any(seed["fit"]["auto"]["mode"] != seed["fit"]["mode"] for seed in document["seeds"]):
             verdict = _verdict(document, _auto_reached(document))
             lines.append([name, "the same fit, mode auto", *_auto_columns(document), verdict])
-    missed = frozenset((i, 10) for i, line in enumerate(lines) if line[10] == "no")
+    missed = frozenset((i, 11) for i, line in enumerate(lines) if line[11] == "no")
     columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "epochs to the best"]
     notes = [
         "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best; "
         "both are looked at after every epoch. While a fit re-trains for the blend, its one model is not looked at. "
         f"That look, as in the pictures, is at {VALIDATION_QUERIES:,} validation questions if a graph has more; "
         "figures in the table are of all of them.",
-        "The last columns: what the fit took of the search's cost, and whether it reached at least "
-        "the best of the search on validation with at most a quarter of its epochs. The fit's own row is that of one "
-        "model; mode auto may have chosen the blend of two that the fit leaves behind. No share of seconds where "
-        f"threads or products differ, and no verdict on a search of fewer than {FEWEST_TRIALS} trials.",
+        "The last columns: what the fit took of the search's cost, of that of a search that had stopped after "
+        f"{FEWEST_TRIALS} trials, and whether it reached at least the best of the whole search on validation with at "
+        "most a quarter of its epochs. The fit's own row is that of one model; mode auto may have chosen the blend of "
+        "two that the fit leaves behind. No share of seconds where threads or products differ, and no verdict on a "
+        f"search of fewer than {FEWEST_TRIALS} trials.",
     ]
-    return Table("Search and fit", [*columns, "of its epochs", "of its seconds", "met"], lines, 2, missed, notes)
+    shares = ["of its epochs", f"of its first {FEWEST_TRIALS} trials' epochs", "of its seconds"]
+    return Table("Search and fit", [*columns, *shares, "met"], lines, 2, missed, notes)
 
 
 def _auto_reached(document: Document) -> bool:
@@ -226,9 +230,12 @@ def _auto_columns(document: Document) -> list[str]:
 
 
 def _shares(document: Document) -> list[str]:
-    """What the fit took of the search's epochs, and of its seconds if both ran alike."""
+    """What the fit took of the search's epochs, of those of a short search, and of its seconds if both ran alike."""
     seconds = f"{document['ratio']['seconds']:.0%}" if document["seconds_compare"] else ""
-    return [f"{document['ratio']['epochs']:.0%}", seconds]
+    both = [(seed["fit"]["epochs"], seed["search"]["trials"]["epochs"]) for seed in document["seeds"]]
+    enough = all(len(ends) >= FEWEST_TRIALS for _, ends in both)
+    short = f"{statistics.fmean(fit / ends[FEWEST_TRIALS - 1] for fit, ends in both):.0%}" if enough else ""
+    return [f"{document['ratio']['epochs']:.0%}", short, seconds]
 
 
 def _verdict(document: Document, reached: bool) -> str:

@@ -1,10 +1,11 @@
 """docs/results.md: prose from a template, every figure and picture in it from the JSON files under results/.
 
-In the template {{table1}}, {{aims}}, {{details}}, {{settled}}, {{together}}, {{search}}, {{frequency}}, {{strengths}},
-{{calibration}}, {{doubt}} and {{sources}} stand for tables (with their pictures). {{value FILE PATH FORMAT}} is one
-figure: {{value table1/umls-complex-50-em-0.json metrics.point.test.mrr .3f}}. {{mrr CELL MODE}} is the test MRR of a
-cell in a mode (auto and single are modes, too), {{both CELL MODE}} has Hits@10 with it; a cell without the seed at its
-end stands for those of all seeds: {{mrr umls-complex-50-em blend}} is a mean ± standard deviation.
+In the template {{table1}}, {{aims}}, {{details}}, {{settled}}, {{together}}, {{apart}}, {{search}}, {{frequency}},
+{{strengths}}, {{calibration}}, {{doubt}} and {{sources}} stand for tables (with their pictures).
+{{value FILE PATH FORMAT}} is one figure: {{value table1/umls-complex-50-em-0.json metrics.point.test.mrr .3f}}.
+{{mrr CELL MODE}} is the test MRR of a cell in a mode (auto and single are modes, too), {{both CELL MODE}} has Hits@10
+with it; a cell without the seed at its end stands for those of all seeds: {{mrr umls-complex-50-em blend}} is a mean ±
+standard deviation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import InputError
-from kgem.use.reproduce import cells, cost, doubt, frequency, naming, together
+from kgem.use.reproduce import apart, cells, cost, doubt, frequency, naming, together
 from kgem.use.reproduce.documents import Document, check_sources, read_folder
 from kgem.use.reproduce.pictures import calibration_figure, cost_figure, frequency_figure, slope_figure
 from kgem.use.reproduce.rows import chosen_mode
@@ -34,6 +35,7 @@ __all__ = ["FOLDERS", "Page", "results_page"]
 FOLDERS = {
     "table1": cells.KIND,
     "together": together.KIND,
+    "apart": apart.KIND,
     "search": cost.KIND,
     "frequency": frequency.KIND,
     "calibration": doubt.KIND,
@@ -74,6 +76,7 @@ def results_page(
         "details": lambda: _joined([details(documents["table1"])] if documents["table1"] else []),
         "settled": lambda: _joined([settled_table(documents["table1"])]),
         "together": lambda: _joined([together.together_table(documents["together"])] if documents["together"] else []),
+        "apart": lambda: _joined([apart.apart_table(documents["apart"])] if documents["apart"] else []),
         "search": lambda: _with_pictures(page, "search", documents, cost.cost_table, _cost_picture, images),
         "frequency": lambda: _with_pictures(
             page, "frequency", documents, frequency.frequency_table, _frequency_picture, images
@@ -163,17 +166,21 @@ def _sources(documents: Mapping[str, Sequence[Document]]) -> Table:
             seeds = document.get("seed", document.get("seeds", ""))
             if isinstance(seeds, list):
                 seeds = ", ".join(str(each["seed"] if isinstance(each, dict) else each) for each in seeds)
-            used = [known[each["cell"]] for each in document.get("sources", [])] or [document]
+            used = [known[each["cell"]] for each in document.get("sources", [])] + document.get("made", [])
+            used = used or [document]
             took = f"{sum(sum(cell['epochs'].values()) for cell in used):,}"
             seconds = f"{sum(cell['seconds'] for cell in used):,.0f}"
             runs = ", ".join(f"`{cell['run']}`" for cell in used)
+            threads = ", ".join(sorted({str(cell["machine"]["threads"]) for cell in used}))
             commit = document["versions"].get("commit", document["versions"].get("kgem", ""))
             file = f"`{folder}/{document['name']}.json`"
-            lines.append(
-                [file, f"`{document['command']}`", runs, document["finished"], commit, str(seeds), took, seconds]
-            )
-    columns = ["file under results/", "command", "runs", "finished", "commit", "seeds", "epochs", "seconds"]
-    note = "A file that was made from cells of table1/ has the runs, epochs and seconds of all these cells."
+            when = [document["finished"], commit]
+            lines.append([file, f"`{document['command']}`", runs, *when, str(seeds), threads, took, seconds])
+    columns = ["file under results/", "command", "runs", "finished", "commit", "seeds", "threads", "epochs", "seconds"]
+    note = (
+        "A file that was made from cells of table1/ has the runs, epochs and seconds of all these cells, and of fits "
+        "that were made for it alone."
+    )
     return Table("Where every figure comes from", columns, lines, 5, notes=[note])
 
 

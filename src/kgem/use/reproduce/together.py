@@ -112,7 +112,7 @@ def together_table(documents: Iterable[Document]) -> Table:
         gains = [f"{two - one:+.3f}", f"{blend - two:+.3f}"]
         lines.append([name, LABELS[document["baseline"], "point"], seeds, *figures, *gains])
     columns = ["graph and model", "shared strength", "seeds", "one model", "two of them", "after EM, one model"]
-    columns += ["after EM, blend", "a second model brings", "EM brings beyond it"]
+    columns += ["after EM, blend", "a second model brings", "the blend has beyond it"]
     note = (
         "Test MRR. Two of them: the models of two seeds, their logits averaged as in a blend, each seed with the next. "
         "The last columns: from one model with a shared strength to two of them, and from these to the blend."
