@@ -452,8 +452,15 @@ def test_the_readme_has_fit_and_search_over_common_seeds_and_what_is_published(t
     alone = [document("nations", "em", 0, 0.9), document("wn18rr", "em", 0, 0.4, dim=75)]
     table = quality([*DOCUMENTS, *fits, *searches[:2], searches[2] | {"seed": 8}, smaller, *alone])
     assert [list(row) for row in table.rows] == [
-        ["wn18rr, ComplEx, K = 100", "1", "", "0.475", "0.465", "0.47"],
-        ["fb15k-237, ComplEx, K = 100", "2", "", "0.354 ± 0.001", "0.354 ± 0.001", "0.35"],
+        ["wn18rr, ComplEx, K = 100", "1", "", "0.475", "0.465", "0.47 (kbc), 0.475 (libkge)"],
+        [
+            "fb15k-237, ComplEx, K = 100",
+            "1",
+            "0.340 (given, no search)",
+            "0.353",
+            "0.353",
+            "0.35 (kbc), 0.348 (libkge)",
+        ],
         ["world, ComplEx, K = 100", "2", "0.700 ± 0.000 (12 trials)", "0.860 ± 0.071", "0.850 ± 0.071", ""],
     ]
     short = document("fb15k-237", "search", 0, 0.29, dim=50, trials=[{}] * 11)
@@ -462,10 +469,14 @@ def test_the_readme_has_fit_and_search_over_common_seeds_and_what_is_published(t
     both = quality([*DOCUMENTS, smaller, searched, document("fb15k-237", "em", 0, 0.3, dim=40)])
     assert [row[:3] for row in both.rows[1:]] == [
         ["fb15k-237, ComplEx, K = 50", "1", "0.290 (12 trials)"],
-        ["fb15k-237, ComplEx, K = 100", "2", ""],
+        ["fb15k-237, ComplEx, K = 100", "1", "0.340 (given, no search)"],
     ]
     other = document("wn18rr", "em", 0, 0.465, model="distmult", dim=200)
-    assert quality([other]).rows[0][-1] == "0.452", "LibKGE names no size: ours is the one that we chose"
+    assert quality([other]).rows[0][-1] == "0.452 (libkge)", "LibKGE names no size"
+    given = [document("fb15k-237", "conventional", seed, 0.31, dim=50) for seed in (0, 1)]
+    assert quality([smaller, *given]).rows[0][1:3] == ["1", "0.310 (given, no search)"]
+    assert quality([smaller, given[1]]).rows[0][1:3] == ["1", ""], "of no common seed"
+    assert quality([smaller, *given, searched]).rows[0][2] == "0.290 (12 trials)"
     write_json(tmp_path / "cells" / "a.json", smaller)
     readme = tmp_path / "README.md"
     assert not update_readme(readme, tmp_path / "cells") and not readme.exists()
@@ -476,7 +487,10 @@ def test_the_readme_has_fit_and_search_over_common_seeds_and_what_is_published(t
         assert update_readme(readme, tmp_path / "cells")
         text = readme.read_text()
         assert text.startswith(f"Before.\n\n{BEGIN}\n| test MRR |") and text.endswith(f"|\n{END}\n\nAfter.\n")
-        assert "| fb15k-237, ComplEx, K = 50 | 1 |  | 0.200 | 0.300 | 0.34 |" in text and "old" not in text
+        assert (
+            "| fb15k-237, ComplEx, K = 50 | 1 |  | 0.200 | 0.300 | 0.34 (kbc), 0.348 (libkge) |" in text
+            and "old" not in text
+        )
 
 
 def test_mean_and_spread() -> None:

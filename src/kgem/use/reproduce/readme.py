@@ -42,8 +42,8 @@ def between_marks(text: str, new: str) -> str:
 def quality(documents: Sequence[Document]) -> Table:
     """One fit beside the best shared strength of a search and beside what is published, where there is either.
 
-    Of each graph and model the largest dimension that has a search beside it, and the largest that has none; fit and
-    search over the seeds that both have.
+    Of each graph and model the largest dimension that has a search beside it, and the largest that has none; that has
+    a model with a given strength beside it, if we made one. Fit and baseline are over the seeds that both have.
     """
     rows = rows_of(documents)
     lines: dict[tuple[str, str, str, bool], list[str]] = {}
@@ -51,16 +51,21 @@ def quality(documents: Sequence[Document]) -> Table:
         beside = [row for row in rows if _key(row) == _key(auto)]
         single = next(row for row in beside if row.label == SINGLE and row.settings == auto.settings)
         search = _longest([row for row in beside if row.label == LABELS["search", "point"]], auto.seeds)
-        known = [f for f in published().figures if _key(auto) in _keys(f)]
+        given = next((row for row in beside if row.label == LABELS["conventional", "point"]), None)
+        known = [f for f in published().figures if _is_beside(f, auto)]
         if search is None and not known:
             continue
-        seeds = [seed for seed in auto.seeds if search is None or seed in search.seeds]
+        baseline = search or (given if given and set(given.seeds) & set(auto.seeds) else None)
+        seeds = [seed for seed in auto.seeds if baseline is None or seed in baseline.seeds]
         name = subject(auto.graph, auto.model, auto.dim)
         fits = [mean_and_spread(row.values("mrr", seeds=seeds)) for row in (auto, single)]
-        found = f"{mean_and_spread(search.values('mrr', seeds=seeds))} ({search.trials} trials)" if search else ""
-        best = str(max(figure.mrr for figure in known)) if known else ""
+        how = f"{search.trials} trials" if search else "given, no search"
+        found = f"{mean_and_spread(baseline.values('mrr', seeds=seeds))} ({how})" if baseline else ""
+        told = ", ".join(f"{figure.mrr} ({figure.source})" for figure in known)
         named = f"{name} [{auto.settings}]" if auto.settings else name
-        lines[auto.graph, auto.model, auto.settings, search is None] = [named, str(len(seeds)), found, *fits, best]
+        place = (auto.graph, auto.model, auto.settings, search is None)
+        lines.pop(place, None)  # a smaller dimension, whose place in the table is not this one's
+        lines[place] = [named, str(len(seeds)), found, *fits, told]
     columns = [
         "test MRR",
         "seeds",
@@ -75,9 +80,10 @@ def _key(row: Row) -> tuple[str, str, int | None]:
     return row.graph, row.model, row.dim
 
 
-def _keys(figure: Figure) -> set[tuple[str, str, int | None]]:
-    """What a published figure is compared with: fits of its own size, and of the size that we set ourselves for it."""
-    return {(figure.graph, figure.model, dim) for dim in (figure.dim, figure.aim_dim)}
+def _is_beside(figure: Figure, row: Row) -> bool:
+    """Whether a published figure is of the size of a fit, or of none that is named; the paper's are of another."""
+    same = (figure.graph, figure.model) == (row.graph, row.model)
+    return same and figure.source != "paper" and figure.dim in (None, row.dim)
 
 
 def _place(row: Row) -> tuple[int, str, str, int]:
