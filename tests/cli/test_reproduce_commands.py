@@ -249,6 +249,11 @@ def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path
     assert means == [means[0]] * 3, "the same fit up to the end of EM"
     code, again, err = kgem(*document["command"].split()[1:], "-q")
     assert (code, again) == (0, out) and "runs/apart" not in err
+    other = ["--set", "em.initial_std=0.17"]
+    made = (here / "results/apart/tiny-complex-3.json").read_text()
+    code, out_of_others, err = kgem(*call, "--controls", "runs/others", *other, "-q")
+    assert code == 2 and "its control 'fresh' differ in em.initial_std" in err and "--force" in err
+    assert not out_of_others and (here / "results/apart/tiny-complex-3.json").read_text() == made
     (here / "page.in").write_text("{{apart}}\n\n{{sources}}\n")
     assert kgem("reproduce", "page", "--template", "page.in", "--out", "page.md", "--images", ".")[0] == 0
     assert out.splitlines()[2] in (here / "page.md").read_text()

@@ -264,7 +264,8 @@ def apart(
     fits = made((), out, cells, again=False)
     arms: dict[str, dict[str, Document]] = {}
     for name, changes in CONTROLS.items():
-        say(f"{name}: {', '.join(changes)}")
+        if not quiet:
+            say(f"{name}: {', '.join(changes)}")
         arms[name] = made(changes, controls / name, controls / name, again=force)
     documents = []
     for key in dict.fromkeys((cell.graph, cell.model, cell.dim) for cell in wanted):

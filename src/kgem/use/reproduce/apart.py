@@ -11,6 +11,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kgem.errors import InputError
+from kgem.use.reproduce.cells import settings_of
 from kgem.use.reproduce.documents import VERSION, Document
 from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
@@ -31,6 +33,9 @@ def apart_document(
     fits: Sequence[Document], controls: Mapping[str, Sequence[Document]], command: str
 ) -> dict[str, Any]:
     """The JSON of one graph, model and dimension; the controls have the seeds of the fits, in their order."""
+    for arm, cells in controls.items():
+        for fit, control in zip(fits, cells, strict=True):
+            _check(fit, control, arm)
     first = fits[0]
     return {
         "kind": KIND,
@@ -45,6 +50,17 @@ def apart_document(
         "versions": versions(),
         "finished": now(),
     }
+
+
+def _check(fit: Document, control: Document, arm: str) -> None:
+    """A control must be the same fit but for what makes it one."""
+    free = {change.split("=")[0] for changes in CONTROLS.values() for change in changes}
+    one, other = ({**settings_of(each), "facts": each["facts"]["hash"]} for each in (fit, control))
+    differing = [name for name in {**one, **other} if name not in free and one.get(name) != other.get(name)]
+    if differing:
+        what = f"{fit['name']} and its control {arm!r} differ in {', '.join(differing)}"
+        remedy = f"give the settings of the fit ({fit['command']}), and --force if the control is the older one"
+        raise InputError(what, where=control["run"], remedy=remedy)
 
 
 def _kept(cell: Document) -> dict[str, Any]:
