@@ -36,7 +36,9 @@ Data = Annotated[
     list[str] | None,
     _help("Graphs: names that 'kgem data fetch' lists, files or folders; without it the paper's four."),
 ]
+NamedData = Annotated[list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders.")]
 Models = Annotated[list[str] | None, _help("Score functions; without it complex and distmult.")]
+OneModel = Annotated[list[str] | None, _help("Score functions; without it complex.")]
 Dims = Annotated[list[str] | None, _help("Dimension, one for all models or one for each; without it 100.")]
 Seeds = Annotated[list[str] | None, _help("Of all random numbers; without it 0.")]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the run folders.")]
@@ -117,8 +119,8 @@ def table1(
 
 @app.command("search", cls=Several, epilog="Example: kgem reproduce search --data umls --dim 50 --trials 20")
 def search(
-    data: Annotated[list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders.")] = None,
-    model: Annotated[list[str] | None, _help("Score functions; without it complex.")] = None,
+    data: NamedData = None,
+    model: OneModel = None,
     dim: Dims = None,
     seeds: Seeds = None,
     trials: Trials = 20,
@@ -139,8 +141,7 @@ def search(
     Makes the cells 'search' and 'em' of Table 1 that are not there, then compares them: a JSON file and a picture,
     validation MRR against epochs and seconds spent, for each graph, model and dimension.
     """
-    if not graphs(data):
-        raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
+    _refuse_unnamed(data)
     given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
     wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em", "search"], trials)
     failed = make_cells(wanted, given, out, cells, force=force, quiet=quiet)
@@ -227,8 +228,8 @@ def together(
 
 @app.command("apart", cls=Several, epilog="Example: kgem reproduce apart --data umls nations --dim 50 --seeds 0 1 2")
 def apart(
-    data: Annotated[list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders.")] = None,
-    model: Annotated[list[str] | None, _help("Score functions; without it complex.")] = None,
+    data: NamedData = None,
+    model: OneModel = None,
     dim: Dims = None,
     seeds: Seeds = None,
     out: Out = Path("runs/table1"),
@@ -249,8 +250,7 @@ def apart(
     Makes the cells 'em' of Table 1 that are not there, and the same fits re-trained with the shared strength, from
     random tables and from the means of q. Then compares the three: a JSON file for each graph, model and dimension.
     """
-    if not graphs(data):
-        raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
+    _refuse_unnamed(data)
     from kgem.use.reproduce.apart import CONTROLS, apart_document, apart_table
 
     wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em"], trials=1)
@@ -390,6 +390,12 @@ def _graph_names(cells: Path, data: Sequence[str] | None) -> list[str]:
     from kgem.use.reproduce.cells import graph_name
 
     return [graph_name(name) for name in graphs(data, {cell["graph"] for cell in _read(cells)})]
+
+
+def _refuse_unnamed(data: Sequence[str] | None) -> None:
+    """What is made of any graph is made of none by default."""
+    if not graphs(data):
+        raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
 
 
 def _refuse_missing(option: str, names: Sequence[str], there: Sequence[Any], what: str, remedy: str) -> None:

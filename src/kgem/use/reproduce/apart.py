@@ -7,12 +7,11 @@ the same falling rate, so that no difference between them is due to it.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kgem.errors import InputError
-from kgem.use.reproduce.cells import settings_of
+from kgem.use.reproduce.cells import differing_settings
 from kgem.use.reproduce.documents import VERSION, Document
 from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
@@ -55,8 +54,8 @@ def apart_document(
 def _check(fit: Document, control: Document, arm: str) -> None:
     """A control must be the same fit but for what makes it one."""
     free = {change.split("=")[0] for changes in CONTROLS.values() for change in changes}
-    one, other = ({**settings_of(each), "facts": each["facts"]["hash"]} for each in (fit, control))
-    differing = [name for name in {**one, **other} if name not in free and one.get(name) != other.get(name)]
+    differing = [name for name in differing_settings(fit, control) if name not in free]
+    differing += ["facts"] if fit["facts"]["hash"] != control["facts"]["hash"] else []
     if differing:
         what = f"{fit['name']} and its control {arm!r} differ in {', '.join(differing)}"
         remedy = f"give the settings of the fit ({fit['command']}), and --force if the control is the older one"
@@ -75,7 +74,10 @@ def apart_table(documents: Iterable[Document]) -> Table:
         name = about(document)
         for mode, words in MODES.items():
             fresh, warm, fit = ([each[mode]["test"]["mrr"] for each in document[arm]] for arm in (*CONTROLS, FIT))
-            gains = [_signed(after, before) for before, after in ((fresh, warm), (warm, fit))]
+            gains = [
+                mean_and_spread([one - other for one, other in zip(after, before, strict=True)], sign="+")
+                for before, after in ((fresh, warm), (warm, fit))
+            ]
             seeds = ", ".join(map(str, document["seeds"]))
             lines.append([name, words, seeds, *map(mean_and_spread, (fresh, warm, fit)), *gains])
             name = ""
@@ -87,10 +89,3 @@ def apart_table(documents: Iterable[Document]) -> Table:
         "seeds of differences between fits of one seed, ± their standard deviation."
     )
     return Table("What re-training owes to what", columns, lines, 2, frozenset(), [note])
-
-
-def _signed(after: Sequence[float], before: Sequence[float]) -> str:
-    """The mean of the differences, and their standard deviation if there are several."""
-    gains = [one - other for one, other in zip(after, before, strict=True)]
-    mean = f"{statistics.fmean(gains):+.3f}"
-    return mean if len(gains) == 1 else f"{mean} ± {statistics.stdev(gains):.3f}"

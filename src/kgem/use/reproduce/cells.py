@@ -21,6 +21,7 @@ __all__ = [
     "Cell",
     "cells",
     "changed_settings",
+    "differing_settings",
     "graph_name",
     "is_idle",
     "read_cell",
@@ -122,16 +123,19 @@ def changed_settings(
     made longer.
     """
     wanted = {"variant": cell.variant, "config": cell.settings(base).model_dump(mode="json")}
-    before, after = settings_of(document), settings_of(wanted)
     free = LENGTHS if document["config"]["run"].get("time_budget") is not None else set()
-    nothing = object()
-    names = (name for name in {**after, **before} if name not in free)
-    changed = [name for name in names if before.get(name, nothing) != after.get(name, nothing)]
+    changed = [name for name in differing_settings(wanted, document) if name not in free]
     if cell.variant == "search":
         other_range = strengths is not None and tuple(document["strengths"]) != tuple(strengths)
         changed += ["--strengths"] if other_range else []
         changed += ["--trials"] if len(document["trials"]) > cell.trials else []
     return changed
+
+
+def differing_settings(one: Document, other: Document) -> list[str]:
+    """The settings by which two cells differ; one that only one of them has is such a setting."""
+    mine, theirs, nothing = settings_of(one), settings_of(other), object()
+    return [name for name in {**mine, **theirs} if mine.get(name, nothing) != theirs.get(name, nothing)]
 
 
 def settings_of(document: Document) -> dict[str, Any]:

@@ -48,14 +48,14 @@ def quality(documents: Sequence[Document]) -> Table:
     rows = rows_of(documents)
     lines: dict[tuple[str, str, str, bool], list[str]] = {}
     for auto in sorted((row for row in rows if row.label == AUTO), key=_place):
-        beside = [row for row in rows if _key(row) == _key(auto)]
+        beside = [row for row in rows if _key(row) == _key(auto) and set(row.seeds) & set(auto.seeds)]
         single = next(row for row in beside if row.label == SINGLE and row.settings == auto.settings)
-        search = _longest([row for row in beside if row.label == LABELS["search", "point"]], auto.seeds)
+        search = _longest([row for row in beside if row.label == LABELS["search", "point"]])
         given = next((row for row in beside if row.label == LABELS["conventional", "point"]), None)
         known = [f for f in published().figures if _is_beside(f, auto)]
         if search is None and not known:
             continue
-        baseline = search or (given if given and set(given.seeds) & set(auto.seeds) else None)
+        baseline = search or given
         seeds = [seed for seed in auto.seeds if baseline is None or seed in baseline.seeds]
         name = subject(auto.graph, auto.model, auto.dim)
         fits = [mean_and_spread(row.values("mrr", seeds=seeds)) for row in (auto, single)]
@@ -91,7 +91,7 @@ def _place(row: Row) -> tuple[int, str, str, int]:
     return (*PAPER_GRAPHS, row.graph).index(row.graph), row.graph, row.model, row.dim
 
 
-def _longest(searches: Sequence[Row], seeds: Sequence[int]) -> Row | None:
-    """The search with the most trials, and enough of them, among those that have a seed in common with the fit."""
-    common = [row for row in searches if (row.trials or 0) >= FEWEST_TRIALS and set(row.seeds) & set(seeds)]
-    return max(common, key=lambda row: row.trials or 0, default=None)
+def _longest(searches: Sequence[Row]) -> Row | None:
+    """The search with the most trials, and enough of them."""
+    enough = [row for row in searches if (row.trials or 0) >= FEWEST_TRIALS]
+    return max(enough, key=lambda row: row.trials or 0, default=None)

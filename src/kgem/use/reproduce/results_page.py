@@ -73,10 +73,10 @@ def results_page(
     writers: Mapping[str, Callable[[], str]] = {
         "table1": lambda: _joined(table1(documents["table1"])),
         "aims": lambda: _joined([aims(documents["table1"])], NO_AIMS),
-        "details": lambda: _joined([details(documents["table1"])] if documents["table1"] else []),
+        "details": lambda: _table(details, documents["table1"]),
         "settled": lambda: _joined([settled_table(documents["table1"])]),
-        "together": lambda: _joined([together.together_table(documents["together"])] if documents["together"] else []),
-        "apart": lambda: _joined([apart.apart_table(documents["apart"])] if documents["apart"] else []),
+        "together": lambda: _table(together.together_table, documents["together"]),
+        "apart": lambda: _table(apart.apart_table, documents["apart"]),
         "search": lambda: _with_pictures(page, "search", documents, cost.cost_table, _cost_picture, images),
         "frequency": lambda: _with_pictures(
             page, "frequency", documents, frequency.frequency_table, _frequency_picture, images
@@ -87,7 +87,7 @@ def results_page(
         "calibration": lambda: _with_pictures(
             page, "calibration", documents, doubt.calibration_table, _calibration_picture, images
         ),
-        "doubt": lambda: _joined([doubt.doubt_table(documents["calibration"])] if documents["calibration"] else []),
+        "doubt": lambda: _table(doubt.doubt_table, documents["calibration"]),
         "sources": lambda: _sources(documents).markdown(None),
     }
 
@@ -111,6 +111,10 @@ def _check_sources(documents: Mapping[str, Sequence[Document]], results: Path) -
     for folder, group in documents.items():
         for document in group if folder != "table1" else ():
             check_sources(document, str(results / folder / f"{document['name']}.json"), known)
+
+
+def _table(make: Callable[[Sequence[Document]], Table], found: Sequence[Document]) -> str:
+    return _joined([make(found)] if found else [])
 
 
 def _joined(tables: Sequence[Table | None], otherwise: str = NOTHING) -> str:
@@ -166,8 +170,8 @@ def _sources(documents: Mapping[str, Sequence[Document]]) -> Table:
             seeds = document.get("seed", document.get("seeds", ""))
             if isinstance(seeds, list):
                 seeds = ", ".join(str(each["seed"] if isinstance(each, dict) else each) for each in seeds)
-            used = [known[each["cell"]] for each in document.get("sources", [])] + document.get("made", [])
-            used = used or [document]
+            sources = [known[each["cell"]] for each in document.get("sources", [])]
+            used = [*sources, *document.get("made", [])] or [document]
             took = f"{sum(sum(cell['epochs'].values()) for cell in used):,}"
             seconds = f"{sum(cell['seconds'] for cell in used):,.0f}"
             runs = ", ".join(f"`{cell['run']}`" for cell in used)

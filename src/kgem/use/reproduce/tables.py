@@ -49,11 +49,11 @@ def html_page(title: str, lead: str, tables: Sequence[Table]) -> str:
     return page.page(title, page.esc(lead), "", sections, "", wide=True)
 
 
-def mean_and_spread(values: Sequence[float], digits: int = 3) -> str:
-    """The mean, and the standard deviation if there are several."""
+def mean_and_spread(values: Sequence[float], digits: int = 3, sign: str = "") -> str:
+    """The mean, with a `sign` of "+" if it is a difference, and the standard deviation if there are several."""
     if not values:
         return ""
-    mean = f"{statistics.fmean(values):.{digits}f}"
+    mean = f"{statistics.fmean(values):{sign}.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
