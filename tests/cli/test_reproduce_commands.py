@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kgem.cli.cells import RANGE
+from kgem.fit.search import STRENGTHS
 from kgem.use.run import Run
 from obvious import random_graph
 
@@ -109,6 +111,10 @@ def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, kge
     assert code == 2 and not out
     assert said in err
     assert not Path("runs").exists(), "nothing was begun"
+
+
+def test_commands_and_engine_search_the_same_range() -> None:
+    assert RANGE == STRENGTHS
 
 
 def test_a_search_is_made_longer_but_not_with_other_settings(kgem: Kgem, here: Path) -> None:

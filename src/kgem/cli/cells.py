@@ -30,7 +30,7 @@ PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
 WORK = {"conventional": 1.0, "em": 3.0}  # what a cell costs beside one training, roughly; a search: its trials
 STEP, SPEED = 2.5e-3, 6e10  # seconds of a step beside its products, and products a second: guesses of their ratio
-RANGE = (1e-3, 1.0)  # of the shared strength of a search
+RANGE = (1e-3, 1.0)  # of the shared strength of a search: kgem.fit.search.STRENGTHS, without loading the engine
 LISTS = ("data", "model", "dim", "seeds", "variants")
 OF_A_CELL = ("--data", "--model", "--dim", "--variants", "--seeds", "--trials", "--strengths")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
+from kgem.cli.cells import RANGE
 from kgem.cli.console import AsJson, emit, plain, say, table
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
@@ -42,7 +43,7 @@ def search(
     ] = None,
     strengths: Annotated[
         tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range of the shared strength.")
-    ] = (1e-3, 1.0),
+    ] = RANGE,
     search_rate: Annotated[bool, typer.Option("--rate", help="Search the learning rate as well.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="End trials early that are behind the median.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of splits, tables, order and search.")] = 0,
