@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgem.cli.cells import RANGE
+from kgem.cli.search import RANGE
 from kgem.fit.search import STRENGTHS
 from kgem.use.run import Run
 from obvious import random_graph
@@ -73,6 +73,33 @@ def test_a_stopped_command_goes_on_when_it_is_given_again(
     assert stopped["metrics"] == whole["metrics"] and stopped["epochs"] == whole["epochs"]
 
 
+@pytest.mark.parametrize("variant", ["em", "search"])
+def test_a_stopped_command_that_makes_cells_anew_goes_on_without_force(
+    variant: str, kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", variant, "--seeds=0", "1"]
+    assert kgem(*words)[0] == 0
+    first, second = (here / f"results/table1/tiny-complex-3-{variant}-{seed}.json" for seed in (0, 1))
+    first.write_text(first.read_text().replace('"mode": "', '"mode": "stale '))
+    with monkeypatch.context() as patch:
+        patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
+        code, _, err = kgem(*words, "--force")
+    assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again without --force" in err
+    assert not first.exists() and not second.exists(), "all of them are to be made anew"
+    code, _, err = kgem(*words)
+    assert code == 0, err
+    assert "stale" not in first.read_text() and second.exists()
+    assert kgem(*words, "--out", "whole", "--results", "wholes")[0] == 0
+    stopped, whole = (json.loads(path.read_text()) for path in (first, here / "wholes" / first.name))
+    assert stopped["metrics"] == whole["metrics"] and stopped["epochs"] == whole["epochs"]
+
+
+def test_quiet_means_the_result_alone(kgem: Kgem, here: Path) -> None:
+    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "-q")
+    assert code == 0 and "after EM" in out
+    assert err.splitlines() == ["tables: results/table1/table1.md, results/table1/table1.html"]
+
+
 def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kgem.errors import Collapsed
     from kgem.fit.phases import ThreePhases
@@ -103,6 +130,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monk
         (["--data", "tiny", "--strengths", "1", "0.1", "--dim", "2"], "0 < low <= high"),
         (["--tables-only"], "no cells of Table 1"),
         (["--tables-only", "--results", "tiny/train.tsv"], "is a file"),
+        (["--tables-only", "--data", "tiny"], "--tables-only writes the tables of all cells"),
         (["tiny"], "tiny"),
     ],
 )
@@ -229,7 +257,9 @@ def test_two_models_beside_a_blend(kgem: Kgem, here: Path) -> None:
     assert kgem(*table, "--variants", "conventional", "--seeds", "1")[0] == 0
     code, out, err = kgem("reproduce", "together", "--data", "tiny")
     assert code == 0, err
-    assert "conventional, one given strength | 0, 1 |" in out and err.strip() == "results/together/tiny-complex-3.json"
+    assert (
+        "conventional, one given strength | 0, 1; 0 |" in out and err.strip() == "results/together/tiny-complex-3.json"
+    )
     command = json.loads((here / "results/together/tiny-complex-3.json").read_text())["command"]
     assert command == "kgem reproduce together --data tiny --model complex --dim 3 --seeds 0 1"
     assert kgem(*command.split()[1:], "-q")[:2] == (0, out)
@@ -242,16 +272,19 @@ def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path
     assert "| tiny, ComplEx, K = 3 | re-trained model alone | 0, 1 |" in out
     document = json.loads((here / "results/apart/tiny-complex-3.json").read_text())
     arms: dict[str, dict[str, Any]] = {}
-    for arm, folder in {"fit": "results/table1", "fresh": "runs/apart/fresh", "warm": "runs/apart/warm"}.items():
+    for arm in ("fit", "ordinary", "fresh", "warm"):
+        folder = "results/table1" if arm == "fit" else f"runs/apart/{arm}"
         cell = json.loads((here / folder / "tiny-complex-3-em-1.json").read_text())
         arms[arm] = cell
-        kept = document[arm][1]
-        assert kept["seed"] == 1 and kept["point"]["test"]["mrr"] == cell["metrics"]["point"]["test"]["mrr"]
-    assert arms["fresh"]["mix"] == arms["warm"]["mix"] == [0.0, 1.0]
+        kept, modes = document[arm][1], {"ordinary": ("point",), "fresh": ("blend",)}.get(arm, ("point", "blend"))
+        assert kept["seed"] == 1 and set(kept) == {"seed", "mix", *modes}
+        assert all(kept[mode]["test"]["mrr"] == cell["metrics"][mode]["test"]["mrr"] for mode in modes)
+    assert arms["fresh"]["mix"][0] == arms["warm"]["mix"][0] == 0.0, "nothing of the learned strengths"
+    assert arms["ordinary"]["epochs"] == arms["fit"]["epochs"] | {"em": 0, "retrain": 0}
     assert (
         arms["fresh"]["config"]["retrain"]["start"] == "fresh" and arms["warm"]["config"]["retrain"]["start"] == "warm"
     )
-    means = [arm["metrics"]["mean"]["test"]["mrr"] for arm in arms.values()]
+    means = [arm["metrics"]["mean"]["test"]["mrr"] for name, arm in arms.items() if name != "ordinary"]
     assert means == [means[0]] * 3, "the same fit up to the end of EM"
     code, again, err = kgem(*document["command"].split()[1:], "-q")
     assert (code, again) == (0, out) and "runs/apart" not in err
@@ -259,6 +292,8 @@ def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path
     made = (here / "results/apart/tiny-complex-3.json").read_text()
     code, out_of_others, err = kgem(*call, "--controls", "runs/others", *other, "-q")
     assert code == 2 and "its control 'fresh' differ in em.initial_std" in err and "--force" in err
+    code, _, err = kgem(*call, "--controls", "runs/cold", "--set", "retrain.start=fresh", "-q")
+    assert code == 2 and "its control 'warm' differ in retrain.start" in err
     assert not out_of_others and (here / "results/apart/tiny-complex-3.json").read_text() == made
     (here / "page.in").write_text("{{apart}}\n\n{{sources}}\n")
     assert kgem("reproduce", "page", "--template", "page.in", "--out", "page.md", "--images", ".")[0] == 0

@@ -26,6 +26,7 @@ from kgem.use.reproduce.documents import made_from, write_json
 from kgem.use.reproduce.doubt import area_under_roc, calibration_document, calibration_table, doubt, doubt_table
 from kgem.use.reproduce.frequency import by_frequency, frequency_table, groups, slope_table
 from kgem.use.reproduce.results_page import results_page
+from kgem.use.reproduce.tables import STUDENT, half_width, with_interval
 from obvious import random_graph
 
 DATA = random_graph()
@@ -96,18 +97,18 @@ def test_costs_of_search_and_fit() -> None:
     group = pairs([search_cell(), fit_cell(), search_cell(1), fit_cell(1), fit_cell(2)])["tiny", "complex", 4]
     assert [search["seed"] for search, _ in group] == [0, 1], "a fit without a search has nothing beside it"
     document = compare_costs(group, "kgem ...")
-    assert document["ratio"] == {"epochs": 10 / 40, "seconds": 20 / 400} and document["reached"]
+    assert document["ratio"] == {"epochs": 10 / 40, "work": 10 / 40, "seconds": 20 / 400} and document["reached"]
     assert document["gain"] == {"valid": pytest.approx(0.05), "test": pytest.approx(0.05)}, "of one model, no blend"
     one = document["seeds"][0]
     assert one["fit"]["mode"] == "point" and one["fit"]["auto"]["mode"] == "blend"
     rows = cost_table([document]).rows
-    assert rows[0][1] == "search, 4 trials" and rows[1][-5:] == ["10", "25%", "", "5%", "too few trials"]
+    assert rows[0][1] == "search, 4 trials" and rows[1][-6:] == ["10", "25%", "25%", "", "", "too few trials"]
     assert rows[2][1] == "the same fit, mode auto" and rows[2][3].startswith("0.7") and rows[2][-1] == "too few trials"
-    assert rows[2][-5] == "9"
+    assert rows[2][-6] == "9"
     rows = cost_table([document | {"trials": [FEWEST_TRIALS]}]).rows
     assert rows[1][-1] == rows[2][-1] == "yes"
     missed = cost_table([document | {"trials": [FEWEST_TRIALS], "reached": False}])
-    assert missed.rows[1][-1] == "no" and missed.bold == {(1, 11)}
+    assert missed.rows[1][-1] == "no" and missed.bold == {(1, 12)}
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     drawn = figure_svg(pictures.cost_figure(document))
     assert "one kgem fit, one model" in drawn and "the same fit, blend of two models" in drawn
@@ -118,8 +119,8 @@ def test_costs_of_search_and_fit() -> None:
 def test_a_fit_is_also_held_against_a_search_that_stopped_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "FEWEST_TRIALS", 3)
     table = cost_table([compare_costs([(search_cell(), fit_cell())], "")])
-    assert table.columns[9] == "of its first 3 trials' epochs"
-    assert [row[9] for row in table.rows] == ["", "32%", "32%"], "10 epochs of 31"
+    assert table.columns[10] == "of its first 3 trials' work"
+    assert [row[10] for row in table.rows] == ["", "32%", "32%"], "10 epochs of 31"
     assert [row[-1] for row in table.rows] == ["", "yes", "yes"]
 
 
@@ -150,14 +151,31 @@ def test_what_re_training_logs_of_a_blend_is_not_taken_for_one_model() -> None:
     assert "blend of two models" not in figure_svg(pictures.cost_figure(judged))
 
 
+def test_an_epoch_of_em_counts_as_what_it_takes_the_time_of() -> None:
+    fit = fit_cell()
+    fit["curve"]["seconds"] = [1.0, 1.0, 9.0, *[2.5] * 4, 1.5, 1.5, 1.5]
+    document = compare_costs([(search_cell(), fit)], "")
+    assert document["seeds"][0]["fit"]["of_one_epoch"] == {"pretrain": 1.0, "em": 2.5, "retrain": 1.5}
+    assert document["seeds"][0]["fit"]["work"] == 3 + 4 * 2.5 + 3 * 1.5, "one epoch that was disturbed does not count"
+    assert document["ratio"]["epochs"] == 0.25 and not document["reached"], "its work is more than a quarter"
+    table = cost_table([document])
+    assert table.rows[1][8:10] == ["25%", "44%"] and "(2.5 to 2.5)" in table.notes[1]
+
+
 @pytest.mark.parametrize(
-    ("run", "told"),
-    [({"threads": 2}, ""), ({"threads": 1, "products": "bfloat16"}, ""), ({"threads": 1, "products": "exact"}, "5%")],
+    ("run", "pace", "told"),
+    [
+        ({"threads": 2}, 5.0, ""),
+        ({"threads": 1, "products": "bfloat16"}, 5.0, ""),
+        ({"threads": 1, "products": "exact"}, 5.0, "5%"),
+        ({"threads": 1, "products": "exact"}, 3.0, ""),
+    ],
 )
-def test_seconds_are_compared_only_if_both_ran_alike(run: dict[str, Any], told: str) -> None:
-    """A cell that is older than the setting had exact products."""
+def test_seconds_are_compared_only_if_both_ran_alike(run: dict[str, Any], pace: float, told: str) -> None:
+    """A cell that is older than the setting had exact products; one epoch of the search takes five seconds."""
     fit = fit_cell()
     fit["config"]["run"] = run
+    fit["curve"]["seconds"] = [pace] * 10
     search = search_cell() | {"config": {"run": {"threads": 1}}}
     assert [row[-2] for row in cost_table([compare_costs([(search, fit)], "")]).rows] == ["", told, told]
 
@@ -264,11 +282,29 @@ def test_what_any_second_model_brings() -> None:
         **{"graph": "tiny", "model": "complex", "dim": 4, "baseline": "conventional", "seeds": [0, 1]},
         "alone": [figures_of(0.3), figures_of(0.5)],
         "pairs": [figures_of(0.45)],
-        "fits": [{"single": figures_of(0.5), "blend": figures_of(0.6)}],
+        "fits": [{"seed": seed, "single": figures_of(0.5), "blend": figures_of(0.6)} for seed in (0, 1)],
     }
     (row,) = together.together_table([document]).rows
     assert row[1:3] == ["conventional, one given strength", "0, 1"]
-    assert row[3:] == ["0.400 ± 0.141", "0.450", "0.500", "0.600", "+0.050", "+0.150"]
+    assert row[3:] == ["0.400 ± 0.141", "0.450", *["0.500 ± 0.000", "0.600 ± 0.000"], "+0.050", "+0.150"], (
+        "one pair has no interval"
+    )
+    fits = [{"seed": seed, "single": figures_of(0.5), "blend": figures_of(0.6)} for seed in (0, 2)]
+    (row,) = together.together_table([document | {"fits": fits}]).rows
+    assert row[2] == "0, 1; 0, 2"
+
+
+def test_the_interval_of_a_blends_gain_knows_that_pairs_share_models() -> None:
+    """Against many repetitions: a pair has the mean of its models' figures, a blend its own."""
+    rng = np.random.default_rng(0)
+    for n in (3, 6):
+        models, blends = rng.normal(size=(2, 2000, n))
+        answers = (models + np.roll(models, 1, axis=1)) / 2
+        both = zip(answers.tolist(), blends.tolist(), strict=True)
+        halves = np.array([together._half_width(*each) for each in both])
+        missed = np.abs(blends.mean(1) - answers.mean(1)) > halves
+        assert 0.005 < missed.mean() < 0.06
+    assert together._half_width([0.5], [0.5, 0.6]) is None is together._half_width([0.5, 0.6, 0.5], [0.5])
 
 
 def test_one_seed_is_no_pair_and_a_search_comes_first() -> None:
@@ -285,18 +321,45 @@ def test_one_seed_is_no_pair_and_a_search_comes_first() -> None:
 
 def test_what_the_start_and_the_strengths_bring_is_of_the_same_seeds() -> None:
     def arm(*mrrs: float) -> list[dict[str, Any]]:
-        return [{"point": {"test": {"mrr": mrr}}, "blend": {"test": {"mrr": mrr + 0.1}}} for mrr in mrrs]
+        more = {"mix": [0, 3]}
+        return [more | {"point": {"test": {"mrr": mrr}}, "blend": {"test": {"mrr": mrr + 0.1}}} for mrr in mrrs]
 
     document = {
-        **{"graph": "tiny", "model": "complex", "dim": 4, "seeds": [0, 1]},
-        **{"fresh": arm(0.2, 0.4), "warm": arm(0.25, 0.43), "fit": arm(0.3, 0.4)},
+        **{"graph": "tiny", "model": "complex", "dim": 4, "seeds": [0, 1, 2]},
+        **{"ordinary": arm(0.2, 0.4, 0.3), "fresh": arm(0.1, 0.1, 0.1)},
+        **{"warm": arm(0.25, 0.46, 0.36), "fit": arm(0.3, 0.4, 0.35)},
     }
-    alone, blend = apart.apart_table([document]).rows
-    assert alone[:3] == ["tiny, ComplEx, K = 4", "re-trained model alone", "0, 1"]
-    assert alone[3:] == ["0.300 ± 0.141", "0.340 ± 0.127", "0.350 ± 0.071", "+0.040 ± 0.014", "+0.010 ± 0.057"]
-    assert blend[1] == "blend with the means of q" and blend[-2:] == alone[-2:]
-    one = apart.apart_table([document | {"seeds": [0], "fresh": arm(0.2), "warm": arm(0.25), "fit": arm(0.2)}])
-    assert one.rows[0][-2:] == ["+0.050", "-0.050"]
+    table = apart.apart_table([document])
+    alone, blend = table.rows
+    assert alone[:4] == ["tiny, ComplEx, K = 4", "re-trained model alone", "0, 1, 2", "0.300 ± 0.100"]
+    assert alone[4:7] == ["0.357 ± 0.105", "0.350 ± 0.050", "3, 3, 3"]
+    half = 4.303 * np.std([0.05, 0.06, 0.06], ddof=1) / math.sqrt(3)
+    assert alone[7] == f"+0.057 ({0.17 / 3 - half:+.3f} to {0.17 / 3 + half:+.3f})"
+    assert table.bold == {(0, 7)}, "the strengths bring +0.05, -0.06 and -0.01: nothing that is clear"
+    assert blend[:4] == ["", "blend with the means of q", "", "0.200 ± 0.000"] and blend[-1] == alone[-1]
+    one = {name: [each[0]] for name, each in document.items() if isinstance(each, list)}
+    assert apart.apart_table([document | one]).rows[0][-2:] == ["+0.050", "+0.050"]
+
+
+def test_fits_have_controls_of_the_same_seeds() -> None:
+    fits = [fit_cell(seed) for seed in (2, 0, 1)]
+    names = [fit["name"] for fit in fits]
+    arms = {"fresh": {name: {"arm": name} for name in names}, "warm": {name: {"arm": name} for name in names[:2]}}
+    ((mine, beside),) = apart.groups(fits, arms)
+    assert [fit["seed"] for fit in mine] == [0, 2], "a fit that lacks a control is left out"
+    assert beside == {arm: [{"arm": fit["name"]} for fit in mine] for arm in arms}
+
+
+def test_the_interval_of_a_few_seeds_is_that_of_student() -> None:
+    """The quantiles against the integral of the density, by the trapezoidal rule."""
+    for n, quantile in enumerate(STUDENT, 1):
+        x = np.linspace(0, quantile, 200_001)
+        density = (1 + x**2 / n) ** (-(n + 1) / 2)
+        scale = math.gamma((n + 1) / 2) / math.gamma(n / 2) / math.sqrt(n * math.pi)
+        assert scale * np.trapezoid(density, x) == pytest.approx(0.475, abs=1e-4)
+    assert half_width(0.04, 3) == pytest.approx(4.303 * 0.2)
+    assert half_width(0.04, 50) == half_width(0.04, 10), "wider than it would have to be, never narrower"
+    assert [with_interval(0.1, None), with_interval(-0.1, 0.2)] == ["+0.100", "-0.100 (-0.300 to +0.100)"]
 
 
 # calibration and doubt

@@ -24,7 +24,7 @@ from kgem.use.fitting import Prepared, settings
 from kgem.use.model import Model
 from kgem.use.reproduce.cells import Cell, cells, changed_settings, graph_name, read_cell, read_cells
 from kgem.use.reproduce.documents import write_json
-from kgem.use.reproduce.making import Maker
+from kgem.use.reproduce.making import Maker, discard_cell
 from kgem.use.reproduce.published import published
 from kgem.use.reproduce.readme import BEGIN, END, quality, update_readme
 from kgem.use.reproduce.results_page import results_page
@@ -67,7 +67,11 @@ def finished(run: Run) -> Model:
 
 
 def maker(out: Path, carry_on: Callable[[Run], Model] = finished, **more: Any) -> Maker:
-    given: dict[str, Any] = {"tell": lambda text: None, "measuring": lambda what, done, total: None}
+    given: dict[str, Any] = {
+        "tell": lambda text: None,
+        "warn": lambda text: None,
+        "measuring": lambda what, done, total: None,
+    }
     return Maker(base=base(), out=out, carry_on=carry_on, **(given | more))
 
 
@@ -216,7 +220,20 @@ def test_a_search_refuses_another_range_and_a_damaged_list(tmp_path: Path) -> No
     (tmp_path / "random-complex-3-search-0" / "trials.json").write_text("{}")
     with pytest.raises(Damaged, match="list of a search's trials"):
         made(tmp_path, "search")
-    assert len(made(tmp_path, "search", force=True)["trials"]) == 3
+    discard_cell(replace(CELL, variant="search"), tmp_path)
+    assert len(made(tmp_path, "search")["trials"]) == 3
+
+
+@pytest.mark.parametrize("change", ["pretrain.learning_rate", "graph or split"])
+def test_trials_of_other_settings_or_facts_are_not_gone_on_with(change: str, tmp_path: Path) -> None:
+    """The JSON of the search may be in another folder, so that only its trials can tell."""
+    short, longer = (replace(CELL, variant="search", trials=trials) for trials in (1, 2))
+    maker(tmp_path).make(short, GRAPH, "")
+    changed = "." in change
+    other = replace(maker(tmp_path), base=settings(base(), {change: 0.2} if changed else {}))
+    with pytest.raises(InputError, match=f"begun with another {change}"):
+        other.make(longer, GRAPH if changed else Prepared(random_graph(seed=5), None), "")
+    assert len(maker(tmp_path).make(longer, GRAPH, "")["trials"]) == 2
 
 
 def test_a_run_of_another_graph_or_with_other_settings_is_refused(tmp_path: Path) -> None:
@@ -242,7 +259,9 @@ def test_a_setting_that_is_newer_than_a_cell_is_not_what_it_would_be_now() -> No
 
     older, newer = cell(0), cell(1)
     del older["config"]["retrain"]["fall_back"], older["config"]["run"]["products"]
-    assert changed_settings(older, CELL, base()) == ["retrain.fall_back"], "rounded or not, the cell is the same"
+    assert changed_settings(older, CELL, base()) == ["retrain.fall_back"], "products were exact then"
+    rounded = settings(base(), {"run.products": "bfloat16"})
+    assert "run.products" in changed_settings(newer, CELL, rounded), "rounding shows in figures"
     assert {row.settings for row in rows_of([older, newer])} == {
         "before there was retrain.fall_back",
         "retrain.fall_back = False",
@@ -279,7 +298,8 @@ def test_published_strengths_are_those_of_the_nearest_size() -> None:
     assert n3.strength("fb15k-237", "complex", 100, 0.5).value == pytest.approx(4.7622 * 5e-2)
     assert n3.strength("fb15k", "complex", 120, 0.5).value == pytest.approx(4.7622 * 7.5e-4)
     assert n3.strength("fb15k", "distmult", 200, 0.5).value == pytest.approx(4.7622 * 7.5e-4), "half as many pairs"
-    assert n3.strength("umls", "complex", 100, 0.5).value == 0.5
+    for graph in ("umls", "factor", "strengths"):
+        assert n3.strength(graph, "complex", 100, 0.5).value == 0.5, "whatever a graph is called"
 
 
 def test_the_penalty_of_the_published_strength_is_that_of_its_authors() -> None:

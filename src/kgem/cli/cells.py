@@ -14,6 +14,7 @@ from kgem.cli import reading
 from kgem.cli.console import paragraph, plain, say
 from kgem.cli.fit import chosen_settings, train, use_threads
 from kgem.cli.progress import Progress, duration
+from kgem.cli.search import RANGE
 from kgem.errors import ConfigError, FitError, InputError
 
 if TYPE_CHECKING:
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
     from kgem.use.reproduce.making import Maker
     from kgem.use.run import Run
 
-__all__ = ["RANGE", "Given", "Several", "graphs", "make_cells", "ranking", "settings_words", "wanted_cells", "words"]
+__all__ = ["Given", "Several", "graphs", "make_cells", "ranking", "settings_words", "wanted_cells", "words"]
 
-PAPER = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
 WORK = {"conventional": 1.0, "em": 3.0}  # what a cell costs beside one training, roughly; a search: its trials
 STEP, SPEED = 2.5e-3, 6e10  # seconds of a step beside its products, and products a second: guesses of their ratio
-RANGE = (1e-3, 1.0)  # of the shared strength of a search: kgem.fit.search.STRENGTHS, without loading the engine
 LISTS = ("data", "model", "dim", "seeds", "variants")
 OF_A_CELL = ("--data", "--model", "--dim", "--variants", "--seeds", "--trials", "--strengths")
 
@@ -44,7 +43,8 @@ class Several(TyperCommand):
         option, first = "", True
         for word in args:
             if word.startswith("-"):
-                option, first = word, True
+                option, value, _ = word.partition("=")
+                first = not value  # --seeds=0 has its first already
             elif option in lists and not first:
                 words.append(option)
             else:
@@ -107,7 +107,7 @@ def wanted_cells(
     variants: Sequence[str] | None,
     trials: int,
 ) -> list[Cell]:
-    from kgem.use.reproduce.cells import VARIANTS, cells
+    from kgem.use.reproduce.cells import PAPER_GRAPHS, VARIANTS, cells
 
     models = words(model) or ["complex", "distmult"]
     dims = _numbers("--dim", words(dim) or ["100"], least=1)
@@ -116,7 +116,7 @@ def wanted_cells(
         raise ConfigError(what, where="--dim", remedy="give one for all models, or one for each")
     pairs = list(zip(models, dims * len(models) if len(dims) == 1 else dims, strict=True))
     chosen = _numbers("--seeds", words(seeds) or ["0"], least=0)
-    return cells(graphs(data) or PAPER, pairs, words(variants) or VARIANTS, chosen, trials)
+    return cells(graphs(data) or PAPER_GRAPHS, pairs, words(variants) or VARIANTS, chosen, trials)
 
 
 def words(given: Sequence[str] | None) -> list[str]:
@@ -153,44 +153,56 @@ def make_cells(
     loaded = _loaded(wanted, given.base, quiet)
     base = use_threads(given.base)
     plan = _Plan(wanted, loaded, results, base, given.strengths)
-    for cell in () if force else wanted:
-        plan.found(cell)  # what cannot be kept nor gone on with shows at once
+    for cell in wanted:
+        if force:
+            _discard(cell, out, results)
+        else:
+            plan.found(cell)  # what cannot be kept nor gone on with shows at once
+    goes_on = f"go on: give the same command again{' without --force' if force else ''}"
     failed: list[Cell] = []
     for cell in wanted:
-        path = results / f"{cell.name}.json"
-        if not force and plan.kept(cell):
+        if plan.kept(cell):
             continue
-        say(plan.line(cell))
+        if not quiet:
+            say(plan.line(cell))
         try:
-            with _maker(base, given, out, force=force, quiet=quiet) as maker:
+            with _maker(base, given, out, goes_on, quiet=quiet) as maker:
                 document = maker.make(cell, loaded[cell.data], given.command(cell))
         except FitError as error:
             failed.append(cell)
             say(f"{cell.title} failed: {plain(error.message)}")
             continue
-        write_json(path, document)
+        write_json(results / f"{cell.name}.json", document)
         plan.done(cell, document)
     return failed
 
 
+def _discard(cell: Cell, out: Path, results: Path) -> None:
+    """All of them before the first is made anew, so that a stopped command can go on as any other does."""
+    from kgem.use.reproduce.making import discard_cell
+
+    discard_cell(cell, out)
+    (results / f"{cell.name}.json").unlink(missing_ok=True)
+
+
 @contextmanager
-def _maker(base: Config, given: Given, out: Path, *, force: bool, quiet: bool) -> Iterator[Maker]:
+def _maker(base: Config, given: Given, out: Path, goes_on: str, *, quiet: bool) -> Iterator[Maker]:
     """Makes cells while the terminal shows it."""
     from kgem.use.reproduce.making import Maker
 
     def carry_on(run: Run) -> Model:
         use_threads(run.config, given.threads)
-        return train(run, quiet=quiet, plan=False, goes_on="go on: give the same command again")
+        return train(run, quiet=quiet, plan=False, goes_on=goes_on)
 
     with ranking(quiet=quiet) as measuring:
         yield Maker(
             base=base,
             out=out,
             carry_on=carry_on,
-            tell=lambda text: say(plain(text)),
+            tell=lambda text: None if quiet else say(plain(text)),
+            warn=lambda text: say(plain(text)),
             measuring=measuring,
             strengths=given.strengths,
-            force=force,
         )
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.cells import RANGE, Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
+from kgem.cli.cells import Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
 from kgem.cli.console import emit_text, paragraph, plain, say
 from kgem.cli.results import opened
+from kgem.cli.search import RANGE
 from kgem.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ Budget = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="For each cell: 20m, 1h30m; a search shares it out.", show_default=False),
 ]
-Again = Annotated[bool, typer.Option("--force", help="Make cells anew that are there already.")]
+Again = Annotated[bool, typer.Option("--force", help="Make cells anew: what there is of them is removed first.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
 Cells = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the JSON files of Table 1.")]
 SomeData = Annotated[list[str] | None, _help("Only these graphs; without it all that have cells.")]
@@ -103,6 +104,9 @@ def table1(
     """
     wanted: list[Cell] = []
     failed: list[Cell] = []
+    if tables_only and any((data, model, dim, seeds, variants)):
+        what = "--tables-only writes the tables of all cells that are there"
+        raise InputError(what, remedy="leave --data, --model, --dim, --seeds and --variants out, or leave it out")
     if not tables_only:
         given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
         wanted = wanted_cells(data, model, dim, seeds, variants, trials)
@@ -247,11 +251,12 @@ def apart(
 ) -> None:
     """What re-training owes to its start at the means of q, and what to the learned strengths.
 
-    Makes the cells 'em' of Table 1 that are not there, and the same fits re-trained with the shared strength, from
-    random tables and from the means of q. Then compares the three: a JSON file for each graph, model and dimension.
+    Makes the cells 'em' of Table 1 that are not there, and three controls of each: the same fit ended after
+    pre-training, and re-trained with a shared strength, from random tables and from the means of q. Then compares the
+    four: a JSON file for each graph, model and dimension. The controls alone are made anew by --force.
     """
     _refuse_unnamed(data)
-    from kgem.use.reproduce.apart import CONTROLS, apart_document, apart_table
+    from kgem.use.reproduce.apart import CONTROLS, apart_document, apart_table, groups, setting_words
 
     wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em"], trials=1)
     failed: list[Cell] = []
@@ -259,24 +264,22 @@ def apart(
     def made(changes: Sequence[str], runs: Path, into: Path, *, again: bool) -> dict[str, Document]:
         given = Given(recipe, [*(overrides or []), *changes], None, device, threads)
         failed.extend(make_cells(wanted, given, runs, into, force=again, quiet=quiet))
-        return {each["name"]: each for each in _read(into)}
+        names = {cell.name for cell in wanted}
+        return {each["name"]: each for each in _read(into) if each["name"] in names}
 
     fits = made((), out, cells, again=False)
     arms: dict[str, dict[str, Document]] = {}
-    for name, changes in CONTROLS.items():
+    for arm in CONTROLS:
         if not quiet:
-            say(f"{name}: {', '.join(changes)}")
-        arms[name] = made(changes, controls / name, controls / name, again=force)
+            say(f"{arm}: {', '.join(setting_words(arm))}")
+        arms[arm] = made(setting_words(arm), controls / arm, controls / arm, again=force)
     documents = []
-    for key in dict.fromkeys((cell.graph, cell.model, cell.dim) for cell in wanted):
-        there = [cell.name for cell in wanted if (cell.graph, cell.model, cell.dim) == key]
-        there = [name for name in there if all(name in each for each in (fits, *arms.values()))]
-        if there:
-            mine = [fits[name] for name in there]
-            command = _command("apart", key, [fit["seed"] for fit in mine], settings_words(mine[0]["command"]))
-            beside = {arm: [each[name] for name in there] for arm, each in arms.items()}
-            documents.append(apart_document(mine, beside, command))
-            _keep(results, documents[-1], mine, {})
+    for mine, beside in groups(fits.values(), arms):
+        first = mine[0]
+        key = (first["data"], first["model"], first["dim"])
+        command = _command("apart", key, [fit["seed"] for fit in mine], settings_words(first["command"]))
+        documents.append(apart_document(mine, beside, command))
+        _keep(results, documents[-1], mine, {})
     _show(documents, [apart_table])
     _tell_failed(failed, wanted)
 

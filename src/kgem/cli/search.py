@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.cells import RANGE
 from kgem.cli.console import AsJson, emit, plain, say, table
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
@@ -19,7 +18,9 @@ if TYPE_CHECKING:
     from kgem.evaluate.metrics import Metrics
     from kgem.fit.search import SearchResult, Trial
 
-__all__ = ["search"]
+__all__ = ["RANGE", "search"]
+
+RANGE = (1e-3, 1.0)  # of the shared strength: kgem.fit.search.STRENGTHS, without loading the engine
 
 TRIALS = {
     "number": "int",

@@ -42,7 +42,7 @@ from kgem.use.fitting import Prepared, Training, finish
 from kgem.use.model import Model, load
 from kgem.use.tensorboard import TensorBoard, numbers_of
 
-__all__ = ["Run", "check_free", "is_run", "origin_of", "read_log"]
+__all__ = ["Run", "check_free", "discard", "is_run", "origin_of", "read_log"]
 
 KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
 CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
@@ -296,6 +296,13 @@ def check_free(folder: Path, force: bool) -> None:
     if others:
         what = f"the folder has files in it that are of no run ({', '.join(sorted(others)[:3])})"
         raise InputError(what, where=str(folder), remedy="name a new or an empty folder")
+
+
+def discard(folder: Path) -> None:
+    """Remove the run in this folder, if there is one; an error while another process works on it."""
+    if is_run(folder):
+        with RunLock(folder):
+            _clear(folder)
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -1,13 +1,21 @@
 """What re-training owes to its start at the means of q, and what to the learned strengths.
 
-The same fit three times, equal up to the end of EM: re-trained with the shared strength of pre-training from random
-tables; with that strength from the means of q; and as it is, with learned strengths from the means of q. All three have
-the same falling rate, so that no difference between them is due to it.
+The same fit as far as each of four ways goes: ended after pre-training; re-trained with a shared strength from random
+tables; with a shared strength from the means of q; and as it is, with learned strengths from the means of q. All that
+re-train have the same falling rate, and a race of four candidates: the fit of mixes, the controls of multiples of the
+shared strength that pre-training settled on, so that none is held to a scale that happens not to suit it.
+
+Re-training is judged by the blend, and from random tables that may choose a model that is of no use alone. So the model
+alone is held against ordinary training, which differs in its constant rate as well, and the blend against the blend
+that random tables lead to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kgem.errors import InputError
@@ -15,17 +23,39 @@ from kgem.use.reproduce.cells import differing_settings
 from kgem.use.reproduce.documents import VERSION, Document
 from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
-from kgem.use.reproduce.rows import kept_figures
-from kgem.use.reproduce.tables import Table, mean_and_spread
+from kgem.use.reproduce.rows import Key, kept_figures
+from kgem.use.reproduce.tables import Table, half_width, mean_and_spread, with_interval
 
-__all__ = ["CONTROLS", "KIND", "apart_document", "apart_table"]
+__all__ = ["CONTROLS", "KIND", "apart_document", "apart_table", "groups", "setting_words"]
 
 KIND = "kgem-apart"
 MODES = {"point": "re-trained model alone", "blend": "blend with the means of q"}
-FIT = "fit"
+ORDINARY, FRESH, WARM, FIT = "ordinary", "fresh", "warm", "fit"
+BEFORE = {"point": ORDINARY, "blend": FRESH}  # by mode, what started from random tables
 COST = ("run", "epochs", "seconds", "machine")  # of a control, which has no file of its own
-_SHARED = ("retrain.candidates=[[0, 1]]", "retrain.fall_back=false")  # no learned strengths, and nothing else instead
-CONTROLS = {"fresh": (*_SHARED, "retrain.start=fresh"), "warm": _SHARED}
+_SHARED = {"retrain.candidates": [[0, 1], [0, 0.3], [0, 3], [0, 10]], "retrain.fall_back": False}
+CONTROLS: dict[str, dict[str, Any]] = {
+    ORDINARY: {"em.epochs": 0, "retrain.epochs": 0, "retrain.candidates": [[1, 0]]},
+    FRESH: {**_SHARED, "retrain.start": "fresh"},
+    WARM: _SHARED,
+}
+
+Group = tuple[list[Document], dict[str, list[Document]]]  # fits, and by arm their controls in the same order
+
+
+def setting_words(arm: str) -> list[str]:
+    """What makes a fit a control, as it is written after --set."""
+    return [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in CONTROLS[arm].items()]
+
+
+def groups(fits: Iterable[Document], arms: Mapping[str, Mapping[str, Document]]) -> Iterator[Group]:
+    """Fits of one graph, model and dimension that have all their controls; these are found by the name of the fit."""
+    found: dict[Key, list[Document]] = {}
+    for fit in sorted(fits, key=lambda each: int(each["seed"])):
+        if all(fit["name"] in arm for arm in arms.values()):
+            found.setdefault((fit["graph"], fit["model"], fit["dim"]), []).append(fit)
+    for group in found.values():
+        yield group, {arm: [cells[fit["name"]] for fit in group] for arm, cells in arms.items()}
 
 
 def apart_document(
@@ -43,8 +73,8 @@ def apart_document(
         "command": command,
         **{key: first[key] for key in ("graph", "model", "dim")},
         "seeds": [fit["seed"] for fit in fits],
-        "settings": {name: list(changes) for name, changes in CONTROLS.items()},
-        **{arm: [_kept(each) for each in cells] for arm, cells in {**controls, FIT: fits}.items()},
+        "settings": {arm: setting_words(arm) for arm in CONTROLS},
+        **{arm: [_kept(each, arm) for each in cells] for arm, cells in {**controls, FIT: fits}.items()},
         "made": [{key: each[key] for key in COST} for cells in controls.values() for each in cells],
         "versions": versions(),
         "finished": now(),
@@ -53,8 +83,11 @@ def apart_document(
 
 def _check(fit: Document, control: Document, arm: str) -> None:
     """A control must be the same fit but for what makes it one."""
-    free = {change.split("=")[0] for changes in CONTROLS.values() for change in changes}
-    differing = [name for name in differing_settings(fit, control) if name not in free]
+    config = copy.deepcopy(fit["config"])
+    for name, value in CONTROLS[arm].items():
+        section, _, key = name.partition(".")
+        config[section][key] = value
+    differing = differing_settings({**fit, "config": config}, control)
     differing += ["facts"] if fit["facts"]["hash"] != control["facts"]["hash"] else []
     if differing:
         what = f"{fit['name']} and its control {arm!r} differ in {', '.join(differing)}"
@@ -62,30 +95,43 @@ def _check(fit: Document, control: Document, arm: str) -> None:
         raise InputError(what, where=control["run"], remedy=remedy)
 
 
-def _kept(cell: Document) -> dict[str, Any]:
+def _kept(cell: Document, arm: str) -> dict[str, Any]:
     """Of a cell what is compared."""
-    return {"seed": cell["seed"], **{mode: kept_figures(cell, mode) for mode in MODES}}
+    modes = [mode for mode, before in BEFORE.items() if arm in (before, WARM, FIT)]
+    return {"seed": cell["seed"], "mix": cell.get("mix"), **{mode: kept_figures(cell, mode) for mode in modes}}
 
 
 def apart_table(documents: Iterable[Document]) -> Table:
     """Two rows per graph: the re-trained model alone, and in the blend."""
-    lines = []
+    lines: list[list[str]] = []
+    bold: set[tuple[int, int]] = set()
     for document in documents:
-        name = about(document)
+        name, seeds = about(document), ", ".join(map(str, document["seeds"]))
+        scales = ", ".join(f"{each['mix'][1]:g}" for each in document[WARM])
         for mode, words in MODES.items():
-            fresh, warm, fit = ([each[mode]["test"]["mrr"] for each in document[arm]] for arm in (*CONTROLS, FIT))
-            gains = [
-                mean_and_spread([one - other for one, other in zip(after, before, strict=True)], sign="+")
-                for before, after in ((fresh, warm), (warm, fit))
-            ]
-            seeds = ", ".join(map(str, document["seeds"]))
-            lines.append([name, words, seeds, *map(mean_and_spread, (fresh, warm, fit)), *gains])
-            name = ""
+            arms = (BEFORE[mode], WARM, FIT)
+            before, warm, fit = ([each[mode]["test"]["mrr"] for each in document[arm]] for arm in arms)
+            gains = [_gain(before, warm), _gain(warm, fit)]
+            bold |= {(len(lines), place) for place, (_, clear) in enumerate(gains, 7) if clear}
+            figures = map(mean_and_spread, (before, warm, fit))
+            lines.append([name, words, seeds, *figures, scales, *(told for told, _ in gains)])
+            name = seeds = scales = ""
     columns = ["graph and model", "asked", "seeds", "shared strength, from random tables"]
     columns += ["shared strength, from the means of q", "learned strengths, from the means of q (the fit)"]
-    columns += ["the start brings", "the strengths bring"]
+    columns += ["multiples", "the start brings", "the strengths bring"]
     note = (
-        "Test MRR. The same fit, re-trained in three ways with the same falling rate. The last columns are means over "
-        "seeds of differences between fits of one seed, ± their standard deviation."
+        "Test MRR. From random tables: for the model alone the fit's own pre-training, with a constant rate and judged "
+        "by itself; for the blend a model that is re-trained as the others are, with a falling rate and judged by the "
+        "blend. The multiples of pre-training's shared strength, by seed, are those that the race took with it from "
+        "the means of q. The last columns are means over seeds of differences between fits of one seed, with their "
+        "95 % interval (Student's t), bold where it excludes zero."
     )
-    return Table("What re-training owes to what", columns, lines, 2, frozenset(), [note])
+    return Table("What re-training owes to what", columns, lines, 2, frozenset(bold), [note])
+
+
+def _gain(before: Sequence[float], after: Sequence[float]) -> tuple[str, bool]:
+    """The mean difference of pairs with its interval, and whether that excludes zero."""
+    gains = [one - other for one, other in zip(after, before, strict=True)]
+    mean, n = statistics.fmean(gains), len(gains)
+    half = half_width(statistics.variance(gains) / n, n) if n > 1 else None
+    return with_interval(mean, half), half is not None and abs(mean) > half

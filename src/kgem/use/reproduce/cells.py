@@ -17,6 +17,7 @@ from kgem.use.run import LENGTHS
 
 __all__ = [
     "KIND",
+    "PAPER_GRAPHS",
     "VARIANTS",
     "Cell",
     "cells",
@@ -30,9 +31,10 @@ __all__ = [
 ]
 
 KIND = "kgem-table1-cell"
+PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 VARIANTS = ("conventional", "em", "search")
 # What a run is on is written down, but does not make it another cell.
-CARRIED_OUT = {"run.threads", "run.products", "run.checkpoint_seconds", "run.time_budget", "device"}
+CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device"}
 
 
 @dataclass(frozen=True)
@@ -141,12 +143,13 @@ def differing_settings(one: Document, other: Document) -> list[str]:
 def settings_of(document: Document) -> dict[str, Any]:
     """The settings that made a cell what it is, by their dotted names, as they were written.
 
-    A setting that came after the cell was made is missing, and not what it would be now. How a cell was carried out
-    leaves no trace in its figures, and no more do phases that it does not have.
+    A setting that came after the cell was made is missing, and not what it would be now; only products were exact
+    before they could be rounded. How a cell was carried out is left out: its figures then differ by the order of sums
+    at most. So is what belongs to phases that it does not have.
     """
     config = document.get("config", {})
     free = CARRIED_OUT | ({"pretrain.strength"} if document["variant"] == "search" else set())
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"run.products": "exact"} if config else {}
     for name, value in config.items():
         found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
     return {name: value for name, value in found.items() if name not in free and not is_idle(name, config)}

@@ -4,12 +4,15 @@ Search and fit are credited alike, at every epoch that was validated: with the b
 That is one model in every trial of a search and in pre-training and EM of a fit; in re-training it is the blend of two
 if the fit's settings say so, and then the blend has a line of its own, and the one model is seen again only when the
 fit is over. What a run took beside its epochs is shared out over them, so that both lines end at the whole cost.
+
+An epoch of EM takes longer than one of a point estimate. `work` counts each epoch of a fit as the many ordinary ones
+that it took the time of: by the medians of its own phases, which ran under the same conditions.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -26,6 +29,8 @@ __all__ = ["FEWEST_TRIALS", "KIND", "compare_costs", "cost_table", "pairs"]
 KIND = "kgem-search-cost"
 QUARTER = 0.25  # of the search's cost is what we allow a fit
 FEWEST_TRIALS = 12  # of a search that a fit is held against
+PACE = 1.3  # how far the seconds of an ordinary epoch may differ between runs whose seconds are compared
+COSTS = ("epochs", "work", "seconds")
 
 Curve = dict[str, list[float]]
 
@@ -52,7 +57,7 @@ def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> d
         )
     search = group[0][0]
     seeds = [_compared(*pair) for pair in group]
-    ratios = {name: statistics.fmean(seed["ratio"][name] for seed in seeds) for name in ("epochs", "seconds")}
+    ratios = {name: statistics.fmean(seed["ratio"][name] for seed in seeds) for name in COSTS}
     gains = {split: statistics.fmean(seed["gain"][split] for seed in seeds) for split in ("valid", "test")}
     return {
         "kind": KIND,
@@ -64,9 +69,9 @@ def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> d
         "dim": search["dim"],
         "trials": sorted({len(each["trials"]) for each, _ in group}),
         "ratio": ratios,
-        "seconds_compare": all(_carried_out(one) == _carried_out(other) for one, other in group),
+        "seconds_compare": all(_ran_alike(*pair) for pair in group),
         "gain": gains,
-        "reached": gains["valid"] >= 0 and ratios["epochs"] <= QUARTER,
+        "reached": gains["valid"] >= 0 and ratios["work"] <= QUARTER,
         "seeds": seeds,
         "versions": versions(),
         "finished": now(),
@@ -79,13 +84,33 @@ def _carried_out(document: Document) -> tuple[Any, ...]:
     return run.get("threads"), run.get("products") or "exact"
 
 
+def _ran_alike(search: Document, fit: Document) -> bool:
+    """Whether seconds compare: the same threads and products, and a machine that was about as busy with other work."""
+    trials = [seconds for trial in search["trials"] for seconds in trial["curve"]["seconds"]]
+    pace = statistics.median(trials) / _pace(fit["curve"], "pretrain")
+    return _carried_out(search) == _carried_out(fit) and 1 / PACE <= pace <= PACE
+
+
+def _pace(curve: Document, phase: str) -> float:
+    """Seconds of an epoch of a phase, which has some."""
+    both = zip(curve["seconds"], curve["phase"], strict=True)
+    return float(statistics.median(seconds for seconds, each in both if each == phase))
+
+
+def _work(fit: Document) -> dict[str, Any]:
+    """The ordinary epochs that a fit took the time of, in all and for an epoch of each phase."""
+    ordinary = _pace(fit["curve"], "pretrain")
+    of_one = {phase: _pace(fit["curve"], phase) / ordinary for phase, n in fit["epochs"].items() if n}
+    return {"work": sum(fit["epochs"][phase] * each for phase, each in of_one.items()), "of_one_epoch": of_one}
+
+
 def _compared(search: Document, fit: Document) -> dict[str, Any]:
     sides = {"search": _search_side(search), "fit": _fit_side(fit)}
     one, other = sides["search"], sides["fit"]
     return {
         "seed": search["seed"],
         **sides,
-        "ratio": {name: other[name] / one[name] for name in ("epochs", "seconds")},
+        "ratio": {name: other[name] / one[name] for name in COSTS},
         "gain": {split: other[split]["mrr"] - one[split]["mrr"] for split in ("valid", "test")},
         "epochs_to_the_best": _epochs_to_the_best(one, other),
     }
@@ -120,7 +145,8 @@ def _search_side(document: Document) -> dict[str, Any]:
         for epoch, (mrr, seconds) in enumerate(zip(mrrs, _shared_out(columns, trial["seconds"]), strict=True), 1):
             curve.add(before[0] + epoch, before[1] + seconds, mrr)
         ends.add(*curve.spent(), trial["mrr"])
-    return _side(document, "point", curve) | {"trials": {**ends.columns(), "mrr": ends.found}}
+    side = _side(document, "point", curve)
+    return side | {"work": side["epochs"], "trials": {**ends.columns(), "mrr": ends.found}}
 
 
 def _fit_side(document: Document) -> dict[str, Any]:
@@ -131,6 +157,7 @@ def _fit_side(document: Document) -> dict[str, Any]:
     for epoch, (phase, mrr, seconds) in enumerate(zip(columns["phase"], columns["mrr"], spent, strict=True), 1):
         (blend if together and phase == "retrain" else one).add(epoch, seconds, mrr)
     return _side(document, chosen_mode(document, "single"), one) | {
+        **_work(document),
         "blend": blend.columns() if blend.found else None,
         "phases": document["epochs"],
         "auto": {"mode": document["mode"], **kept_figures(document, document["mode"])},
@@ -181,7 +208,7 @@ def _first(curve: Mapping[str, Sequence[float]], best: float) -> list[float]:
     return [epochs for epochs, value in zip(curve["epochs"], curve["best"], strict=True) if value >= best][:1]
 
 
-def cost_table(documents: Iterable[Document]) -> Table:
+def cost_table(documents: Sequence[Document]) -> Table:
     """One row for the search and one for the fit of each graph, and whether the fit kept within a quarter."""
     lines: list[list[str]] = []
     for document in documents:
@@ -191,35 +218,36 @@ def cost_table(documents: Iterable[Document]) -> Table:
             each = [seed[side] for seed in document["seeds"]]
             means = [f"{statistics.fmean(one[key] for one in each):,.0f}" for key in ("epochs", "seconds")]
             figures = [mean_and_spread([one[split]["mrr"] for one in each]) for split in ("valid", "test")]
-            beside = (
-                ["", "", "", ""] if side == "search" else [*_shares(document), _verdict(document, document["reached"])]
-            )
+            beside = [""] * 5 if side == "search" else [*_shares(document), _verdict(document, document["reached"])]
             reached = _spent([seed["epochs_to_the_best"][side] for seed in document["seeds"]])
             lines.append([name, words, str(len(each)), *figures, *means, reached, *beside])
         if any(seed["fit"]["auto"]["mode"] != seed["fit"]["mode"] for seed in document["seeds"]):
             verdict = _verdict(document, _auto_reached(document))
             lines.append([name, "the same fit, mode auto", *_auto_columns(document), verdict])
-    missed = frozenset((i, 11) for i, line in enumerate(lines) if line[11] == "no")
+    ems = [seed["fit"]["of_one_epoch"].get("em", 1.0) for document in documents for seed in document["seeds"]]
+    missed = frozenset((i, len(line) - 1) for i, line in enumerate(lines) if line[-1] == "no")
     columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "epochs to the best"]
     notes = [
         "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best; "
         "both are looked at after every epoch. While a fit re-trains for the blend, its one model is not looked at. "
         f"That look, as in the pictures, is at {VALIDATION_QUERIES:,} validation questions if a graph has more; "
         "figures in the table are of all of them.",
-        "The last columns: what the fit took of the search's cost, of that of a search that had stopped after "
-        f"{FEWEST_TRIALS} trials, and whether it reached at least the best of the whole search on validation with at "
-        "most a quarter of its epochs. The fit's own row is that of one model; mode auto may have chosen the blend of "
-        "two that the fit leaves behind. No share of seconds where threads or products differ, and no verdict on a "
-        f"search of fewer than {FEWEST_TRIALS} trials.",
+        "The last columns: what the fit took of the search's cost, and whether it reached at least the best of the "
+        "whole search on validation with at most a quarter of its work. Work is epochs, too, but one of EM counts as "
+        f"the ordinary ones that it took the time of ({min(ems):.1f} to {max(ems):.1f}); that is also held against a "
+        f"search that had stopped after {FEWEST_TRIALS} trials. The fit's own row is that of one model; mode auto may "
+        "have chosen the blend of two that the fit leaves behind. No share of seconds where threads or products "
+        "differ, or where the machine was busier with other work in one of them, and no verdict on a search of fewer "
+        f"than {FEWEST_TRIALS} trials.",
     ]
-    shares = ["of its epochs", f"of its first {FEWEST_TRIALS} trials' epochs", "of its seconds"]
+    shares = ["of its epochs", "of its work", f"of its first {FEWEST_TRIALS} trials' work", "of its seconds"]
     return Table("Search and fit", [*columns, *shares, "met"], lines, 2, missed, notes)
 
 
 def _auto_reached(document: Document) -> bool:
     """Whether what the fit chose on validation is at least as good there as the search, for a quarter of the cost."""
     gains = [seed["fit"]["auto"]["valid"]["mrr"] - seed["search"]["valid"]["mrr"] for seed in document["seeds"]]
-    return statistics.fmean(gains) >= 0 and document["ratio"]["epochs"] <= QUARTER
+    return statistics.fmean(gains) >= 0 and document["ratio"]["work"] <= QUARTER
 
 
 def _auto_columns(document: Document) -> list[str]:
@@ -230,12 +258,12 @@ def _auto_columns(document: Document) -> list[str]:
 
 
 def _shares(document: Document) -> list[str]:
-    """What the fit took of the search's epochs, of those of a short search, and of its seconds if both ran alike."""
+    """What the fit took of a search's epochs and work, of a short search's, and of the seconds if both ran alike."""
     seconds = f"{document['ratio']['seconds']:.0%}" if document["seconds_compare"] else ""
-    both = [(seed["fit"]["epochs"], seed["search"]["trials"]["epochs"]) for seed in document["seeds"]]
+    both = [(seed["fit"]["work"], seed["search"]["trials"]["epochs"]) for seed in document["seeds"]]
     enough = all(len(ends) >= FEWEST_TRIALS for _, ends in both)
     short = f"{statistics.fmean(fit / ends[FEWEST_TRIALS - 1] for fit, ends in both):.0%}" if enough else ""
-    return [f"{document['ratio']['epochs']:.0%}", short, seconds]
+    return [*(f"{document['ratio'][name]:.0%}" for name in ("epochs", "work")), short, seconds]
 
 
 def _verdict(document: Document, reached: bool) -> str:

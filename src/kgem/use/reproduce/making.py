@@ -1,7 +1,7 @@
 """Makes cells of Table 1: one fit, or a search of many, in run folders that are gone on with, then measured.
 
 A cell's folder is a run folder. That of a search has a run folder per trial, of which only the best is kept, and
-trials.json with what became of all of them.
+trials.json with what became of all of them, on which graph and with which settings.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kgem.settings import differences
 from kgem.use.fitted import MODES
 from kgem.use.fitting import Prepared
 from kgem.use.model import Model
-from kgem.use.reproduce.cells import CARRIED_OUT, KIND, Cell, is_idle
+from kgem.use.reproduce.cells import CARRIED_OUT, KIND, Cell, differing_settings, is_idle
 from kgem.use.reproduce.documents import VERSION, make_folder, write_json
 from kgem.use.reproduce.origin import machine, now, versions
 from kgem.use.reproduce.settled import settled_of
-from kgem.use.run import LENGTHS, Run, is_run, read_log
+from kgem.use.run import LENGTHS, Run, discard, is_run, read_log
 
-__all__ = ["Maker", "fit_curve", "graph_facts"]
+__all__ = ["Maker", "discard_cell", "fit_curve", "graph_facts"]
 
 TRIALS = "trials.json"
 ORIGIN = "reproduce"
@@ -44,10 +44,10 @@ class Maker:
     base: Config
     out: Path  # the folder of run folders
     carry_on: CarryOn
-    tell: Callable[[str], None]
+    tell: Callable[[str], None]  # hears what comes next
+    warn: Callable[[str], None]
     measuring: Callable[[str, int, int], None]  # hears what is ranked, and how far that is
     strengths: tuple[float, float] = STRENGTHS  # the range of a search
-    force: bool = False
 
     def make(self, cell: Cell, prepared: Prepared, command: str) -> dict[str, Any]:
         """Fit and measure: the cell's JSON."""
@@ -69,7 +69,7 @@ class Maker:
 
     def _fit(self, cell: Cell, prepared: Prepared) -> dict[str, Any]:
         folder, config = self.out / cell.name, cell.settings(self.base)
-        model = self._run(folder, prepared, config, self.force)
+        model = self._run(folder, prepared, config)
         conventional = cell.variant == "conventional"
         strength = asdict(cell.strength(self.base)) | {"value": model.config.pretrain.strength}
         return {
@@ -89,9 +89,13 @@ class Maker:
         config = cell.settings(self.base)
         make_folder(folder)
         with RunLock(folder):
-            if self.force:
-                _clear(folder)
-            done = _read_trials(folder)
+            asked = {
+                "variant": cell.variant,
+                "config": config.model_dump(mode="json"),
+                "facts": prepared.data.content_hash,
+                "strengths": list(self.strengths),
+            }
+            done = _read_trials(folder, asked)
             proposals = Proposals(config, self.strengths)
             for trial in done:
                 _replay(proposals, trial, folder)
@@ -99,9 +103,13 @@ class Maker:
                 proposed = proposals.ask()
                 done.append(self._trial(folder, prepared, proposed, cell.trials))
                 proposals.tell(proposed, _trial(done[-1]))
-                write_json(folder / TRIALS, {"trials": done})
+                write_json(folder / TRIALS, {**asked, "trials": done})
                 _keep_the_best(done, folder)
-            best = _best(done, folder)
+            best = _best(done)
+        if best is None:
+            raise FitError(
+                "no trial of the search came to a result", where=str(folder), remedy="lower the learning rate"
+            )
         place = _trial_folder(folder, best["number"])
         model = self._run(place, prepared, _with_strength(config, best["strength"]))
         return {
@@ -124,7 +132,7 @@ class Maker:
             seconds = self._run(place, prepared, proposed.config).provenance["seconds"]
         except FitError as error:
             outcome = "failed"
-            self.tell(f"trial {proposed.number} failed: {error.message}")
+            self.warn(f"trial {proposed.number} failed: {error.message}")
         records = read_log(place)
         return {
             "number": proposed.number,
@@ -137,10 +145,10 @@ class Maker:
             "curve": fit_curve(records),
         }
 
-    def _run(self, folder: Path, prepared: Prepared, config: Config, force: bool = False) -> Model:
+    def _run(self, folder: Path, prepared: Prepared, config: Config) -> Model:
         """The model of a run folder, which is begun, gone on with, or found finished."""
-        begun = is_run(folder) and not force
-        run = Run.open(folder) if begun else Run.create(folder, prepared, config, force=force, origin=ORIGIN)
+        begun = is_run(folder)
+        run = Run.open(folder) if begun else Run.create(folder, prepared, config, origin=ORIGIN)
         with run:
             if begun:
                 self._check(run, prepared, config)
@@ -198,10 +206,16 @@ def fit_curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     }
 
 
-def _clear(folder: Path) -> None:
-    (folder / TRIALS).unlink(missing_ok=True)
-    for place in sorted(folder.glob("trial-*")):
-        remove_folder(place)
+def discard_cell(cell: Cell, out: Path) -> None:
+    """Mutates the folder of run folders: the cell will be made from the beginning."""
+    folder = out / cell.name
+    if cell.variant != "search":
+        discard(folder)
+    elif folder.is_dir():
+        with RunLock(folder):
+            (folder / TRIALS).unlink(missing_ok=True)
+            for place in sorted(folder.glob("trial-*")):
+                remove_folder(place)
 
 
 def _trial_folder(folder: Path, number: int) -> Path:
@@ -212,18 +226,34 @@ def _with_strength(config: Config, strength: float) -> Config:
     return config.model_copy(update={"pretrain": config.pretrain.model_copy(update={"strength": strength})})
 
 
-def _read_trials(folder: Path) -> list[dict[str, Any]]:
+def _read_trials(folder: Path, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The trials that are done; an error if they are not of what is asked for now."""
     path = folder / TRIALS
     if not path.exists():
         return []
     try:
-        trials: list[dict[str, Any]] = json.loads(path.read_bytes())["trials"]
+        found = json.loads(path.read_bytes())
+        trials: list[dict[str, Any]] = found["trials"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = f"is not the list of a search's trials: {error}"
         raise Damaged(
             what, where=str(path), remedy="restore it from a copy, or begin the search anew: --force"
         ) from error
+    if "config" in found:  # older lists do not say
+        others = differing_settings(found, asked)
+        names = {"facts": "graph or split", "strengths": "range of strengths"}
+        others += [name for key, name in names.items() if found[key] != asked[key]]
+        if others:
+            raise _begun_otherwise(folder, ", ".join(others))
     return trials
+
+
+def _begun_otherwise(folder: Path, what: str) -> InputError:
+    return InputError(
+        f"the search in this folder was begun with another {what}",
+        where=str(folder),
+        remedy="give what it had, or another --out and --results, or begin it anew: --force",
+    )
 
 
 def _trial(found: Mapping[str, Any]) -> Trial:
@@ -234,26 +264,20 @@ def _replay(proposals: Proposals, trial: Mapping[str, Any], folder: Path) -> Non
     """Mutates the proposals: as they were after this trial."""
     proposed = proposals.ask()
     if abs(proposed.config.pretrain.strength / trial["strength"] - 1) > 1e-9:
-        raise InputError(
-            "the search in this folder was begun with another range of strengths",
-            where=str(folder),
-            remedy="give the range it had, or begin it anew: --force",
-        )
+        raise _begun_otherwise(folder, "range of strengths, or with another version of Optuna")
     proposals.tell(proposed, _trial(trial))
 
 
 def _keep_the_best(trials: Sequence[dict[str, Any]], folder: Path) -> None:
     """Remove the runs of all others: thirty of them are many times the size of a fit."""
-    done = [trial for trial in trials if trial["mrr"] is not None]
-    best = max(done, key=lambda trial: trial["mrr"], default=None)
+    best = _best(trials)
     for trial in trials:
         place = _trial_folder(folder, trial["number"])
         if trial is not best and place.exists():
             remove_folder(place)
 
 
-def _best(trials: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
+def _best(trials: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """On validation; None if all failed."""
     done = [trial for trial in trials if trial["mrr"] is not None]
-    if not done:
-        raise FitError("no trial of the search came to a result", where=str(folder), remedy="lower the learning rate")
-    return max(done, key=lambda trial: trial["mrr"])
+    return max(done, key=lambda trial: float(trial["mrr"]), default=None)

@@ -54,10 +54,11 @@ class Published:
 
     def strength(self, graph: str, model: str, dim: int, otherwise: float) -> SharedStrength:
         """That of ComplEx with about as many numbers per entity; `otherwise`, for graphs that have none."""
-        if graph not in self.n3:
+        strengths = self.n3["strengths"]
+        if graph not in strengths:
             return SharedStrength(otherwise, f"none is published for {graph}: the first guess of kgem fit")
         rank = dim if model in COMPLEX else max(1, dim // 2)
-        by_rank = {int(size): float(reg) for size, reg in self.n3[graph].items()}
+        by_rank = {int(size): float(reg) for size, reg in strengths[graph].items()}
         nearest = min(by_rank, key=lambda size: abs(math.log(size / rank)))
         reg, factor = by_rank[nearest], float(self.n3["factor"])
         return SharedStrength(factor * reg, f"{factor:g} x {reg:g}, grid-searched for ComplEx of rank {nearest}")

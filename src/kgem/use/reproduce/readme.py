@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kgem.use.reproduce.cells import read_cells
+from kgem.use.reproduce.cells import PAPER_GRAPHS, read_cells
 from kgem.use.reproduce.cost import FEWEST_TRIALS
 from kgem.use.reproduce.documents import Document, write_text
 from kgem.use.reproduce.naming import subject
 from kgem.use.reproduce.published import Figure, published
 from kgem.use.reproduce.rows import AUTO, LABELS, SINGLE, Row, rows_of
-from kgem.use.reproduce.table1 import PAPER_GRAPHS
 from kgem.use.reproduce.tables import Table, mean_and_spread
 
 __all__ = ["BEGIN", "END", "between_marks", "quality", "update_readme", "with_quality"]

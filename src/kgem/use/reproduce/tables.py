@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kgem.use import page
 
-__all__ = ["Table", "html_page", "mean_and_spread"]
+__all__ = ["Table", "half_width", "html_page", "mean_and_spread", "with_interval"]
+
+# The 97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,23 @@ def html_page(title: str, lead: str, tables: Sequence[Table]) -> str:
     return page.page(title, page.esc(lead), "", sections, "", wide=True)
 
 
-def mean_and_spread(values: Sequence[float], digits: int = 3, sign: str = "") -> str:
-    """The mean, with a `sign` of "+" if it is a difference, and the standard deviation if there are several."""
+def mean_and_spread(values: Sequence[float], digits: int = 3) -> str:
+    """The mean, and the standard deviation if there are several."""
     if not values:
         return ""
-    mean = f"{statistics.fmean(values):{sign}.{digits}f}"
+    mean = f"{statistics.fmean(values):.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def half_width(variance: float, n: int) -> float:
+    """Of the 95 % interval of a mean of `n` values, two or more, that has this variance (Student's t)."""
+    return STUDENT[min(n - 1, len(STUDENT)) - 1] * math.sqrt(variance)
+
+
+def with_interval(mean: float, half: float | None, digits: int = 3) -> str:
+    """A difference and its interval, if it has one."""
+    told = "" if half is None else f" ({mean - half:+.{digits}f} to {mean + half:+.{digits}f})"
+    return f"{mean:+.{digits}f}{told}"
 
 
 def _line(cells: Iterable[str]) -> str:

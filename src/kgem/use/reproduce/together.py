@@ -21,7 +21,7 @@ from kgem.use.reproduce.frequency import Load
 from kgem.use.reproduce.naming import about, stem
 from kgem.use.reproduce.origin import now, versions
 from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, kept_figures, largest_alike
-from kgem.use.reproduce.tables import Table, mean_and_spread
+from kgem.use.reproduce.tables import Table, half_width, mean_and_spread, with_interval
 
 __all__ = ["KIND", "groups", "together_document", "together_table"]
 
@@ -96,7 +96,8 @@ def _figures(one: Model, other: Model, split: str, progress: Callable[[int, int]
 
 def together_table(documents: Iterable[Document]) -> Table:
     """A row per graph: one model and two, before EM and after it."""
-    lines = []
+    lines: list[list[str]] = []
+    bold: set[tuple[int, int]] = set()
     for document in documents:
         name = about(document)
         sides = [
@@ -107,14 +108,37 @@ def together_table(documents: Iterable[Document]) -> Table:
         ]
         found = [[each["test"]["mrr"] for each in side] for side in sides]
         one, two, _, blend = map(statistics.fmean, found)
-        seeds = ", ".join(map(str, document["seeds"]))
-        figures = [mean_and_spread(values) for values in found]
-        gains = [f"{two - one:+.3f}", f"{blend - two:+.3f}"]
-        lines.append([name, LABELS[document["baseline"], "point"], seeds, *figures, *gains])
+        half = _half_width(pairs=found[1], blends=found[3])
+        if half is not None and abs(blend - two) > half:
+            bold.add((len(lines), 8))
+        seeds = "; ".join(", ".join(map(str, each)) for each in _seeds(document))
+        gains = [with_interval(two - one, None), with_interval(blend - two, half)]
+        lines.append([name, LABELS[document["baseline"], "point"], seeds, *map(mean_and_spread, found), *gains])
     columns = ["graph and model", "shared strength", "seeds", "one model", "two of them", "after EM, one model"]
     columns += ["after EM, blend", "a second model brings", "the blend has beyond it"]
     note = (
         "Test MRR. Two of them: the models of two seeds, their logits averaged as in a blend, each seed with the next. "
-        "The last columns: from one model with a shared strength to two of them, and from these to the blend."
+        "The last columns: from one model with a shared strength to two of them, and from these to the blend, with a "
+        "95 % interval over seeds (Student's t; pairs that share a model are not counted as independent), bold where "
+        "it excludes zero. Seeds of the fits follow after a semicolon where they are others."
     )
-    return Table("Two models", columns, lines, 2, frozenset(), [note])
+    return Table("Two models", columns, lines, 2, frozenset(bold), [note])
+
+
+def _seeds(document: Document) -> list[list[int]]:
+    """Of the models with a shared strength, and of the fits if these are others."""
+    fits = [fit["seed"] for fit in document["fits"]]
+    return [document["seeds"]] if fits == document["seeds"] else [document["seeds"], fits]
+
+
+def _half_width(pairs: Sequence[float], blends: Sequence[float]) -> float | None:
+    """Of the interval of what blends have beyond pairs; None if either has no spread.
+
+    Each of n >= 3 models is in two of n pairs. If a pair has the mean of what its models would bring, of variance v,
+    pairs have a sample variance of v (n - 2) / (2 (n - 1)) on average, and their mean the variance v / n.
+    """
+    if len(pairs) < 3 or len(blends) < 2:
+        return None
+    n = len(pairs)
+    of_models = statistics.variance(pairs) * 2 * (n - 1) / (n - 2)
+    return half_width(of_models / n + statistics.variance(blends) / len(blends), min(n, len(blends)))
