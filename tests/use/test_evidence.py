@@ -17,6 +17,7 @@ from kgem.errors import InputError
 from kgem.evaluate.metrics import FREQUENCY_BINS
 from kgem.evaluate.ranking import rank
 from kgem.model.prior import Strengths
+from kgem.use.compare import bootstrap_interval
 from kgem.use.figures.drawing import figure_svg
 from kgem.use.fitted import MODES
 from kgem.use.model import Model
@@ -55,6 +56,7 @@ def cell(variant: str, seed: int = 0, **more: Any) -> dict[str, Any]:
         "seconds": 50.0,
         "run": f"runs/{variant}-{seed}",
         "machine": {"threads": 1 if variant == "em" else 2},
+        "facts": {"hash": "0123456789"},
         "versions": {"kgem": "0", "commit": "abc"},
         "finished": "today",
         **more,
@@ -96,6 +98,7 @@ def fit_cell(seed: int = 0, judge: str = "blend") -> dict[str, Any]:
 def test_costs_of_search_and_fit() -> None:
     group = pairs([search_cell(), fit_cell(), search_cell(1), fit_cell(1), fit_cell(2)])["tiny", "complex", 4]
     assert [search["seed"] for search, _ in group] == [0, 1], "a fit without a search has nothing beside it"
+    assert not pairs([search_cell(), fit_cell() | {"facts": {"hash": "of another split"}}])
     document = compare_costs(group, "kgem ...")
     assert document["ratio"] == {"epochs": 10 / 40, "work": 10 / 40, "seconds": 20 / 400} and document["reached"]
     assert document["gain"] == {"valid": pytest.approx(0.05), "test": pytest.approx(0.05)}, "of one model, no blend"
@@ -216,7 +219,8 @@ def test_mrr_by_frequency_is_that_of_the_ranks(models: dict[str, Model]) -> None
         name: 1 / rank(model.scorer("point"), facts, DATA.filter_index).of("pessimistic").astype(float)
         for name, model in models.items()
     }
-    counts = DATA.entity_counts[facts[:, 2]]
+    mean = 1 / rank(models["em"].scorer("mean"), facts, DATA.filter_index).of("pessimistic").astype(float)
+    counts, rng = DATA.entity_counts[facts[:, 2]], np.random.default_rng(0)
     for row in document["bins"]:
         low = 1000 if row["bin"].endswith("+") else int(row["bin"].split("-")[0])
         high = min([border for border in FREQUENCY_BINS if border > low], default=math.inf)
@@ -224,11 +228,14 @@ def test_mrr_by_frequency_is_that_of_the_ranks(models: dict[str, Model]) -> None
         assert row["n"] == here.sum()
         assert row["fit"] == pytest.approx(ranks["em"][here].mean())
         assert row["baseline"] == pytest.approx(ranks["search"][here].mean())
-        assert row["low"] <= row["gain"] <= row["high"]
+        assert row["point"] == row["fit"] and row["mean"] == pytest.approx(mean[here].mean())
+        gains = ranks["em"][here] - ranks["search"][here]
+        assert (row["low"], row["high"]) == pytest.approx(bootstrap_interval(gains, rng))
     assert sum(row["n"] for row in document["bins"]) == len(facts)
     assert sum(row["of_all"] for row in document["bins"]) == pytest.approx((ranks["em"] - ranks["search"]).mean())
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    assert len(frequency_table([document]).rows) == len(document["bins"])
+    rows = frequency_table([document]).rows
+    assert len(rows) == len(document["bins"]) and rows[0][0] == "tiny, ComplEx, K = 4, 1 seed: point"
     for draw in (pictures.frequency_figure, pictures.slope_figure):
         assert "<svg" in figure_svg(draw(document))
 
@@ -246,6 +253,9 @@ def test_a_planted_slope_is_found_and_told(models: dict[str, Model]) -> None:
     assert row[5:7] == ["0.30", "0.00"] and row[-2:] == ["yes", "yes"], "without noise there is no error"
     with pytest.raises(InputError, match="no fit"):
         by_frequency([], load(models), "")
+    other = random_model(random_graph(seed=5))
+    with pytest.raises(InputError, match="are of different facts"):
+        by_frequency(group, load(models | {"search": other}), "")
 
 
 # two models together
@@ -416,9 +426,16 @@ def test_calibration_of_all_modes(models: dict[str, Model]) -> None:
         assert sum(row["n"] for row in found["bins"]) == document["questions"] == 2 * len(DATA.test)
         assert sorted(found["tenths"]["entropy"]) == found["tenths"]["entropy"]
         assert 0 <= found["calibration"]["ece"] <= 1
+        assert 0 < found["ece_by_chance"]["mean"] < found["ece_by_chance"]["most"]
     assert len(calibration_table([document]).rows) == len(MODES)
+    assert calibration_table([document | {"modes": {"point": _just_right(document)}}]).bold == {(0, 5)}
     assert doubt_table([document]).rows
     assert "<svg" in figure_svg(pictures.calibration_figure(document))
+
+
+def _just_right(document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = document["modes"]["point"]
+    return found | {"calibration": found["calibration"] | {"ece": found["ece_by_chance"]["most"]}}
 
 
 # the page

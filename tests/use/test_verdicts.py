@@ -20,8 +20,12 @@ def strengths_document(*seeds: dict[str, Any], counts: Any = (1.0, 5.0, 50.0)) -
         "dim": 4,
         "seeds": list(range(len(seeds))),
         "baseline": "conventional",
+        "modes": ["point", "mean"][: len(seeds)],
         "bins": [
-            {"bin": "1-9", "n": 9, "baseline": 0.3, "fit": 0.4, "gain": 0.1, "low": 0.05, "high": 0.2, "of_all": 0}
+            {
+                **{"bin": "1-9", "n": 9, "baseline": 0.3, "fit": 0.4, "point": 0.4, "mean": 0.35},
+                **{"gain": 0.1, "low": 0.05, "high": 0.2, "of_all": 0},
+            }
         ],
         "strengths": {"entities": found, "relations": found},
         "by_seed": [{"entities": seed, "relations": seed} for seed in seeds],
@@ -67,11 +71,12 @@ def test_the_finding_of_the_paper_is_confirmed_only_beyond_the_error(seeds: list
 
 def test_a_gain_of_one_seed_is_not_bold_and_the_baseline_has_its_name() -> None:
     one, two = strengths_document(slope(0.3, 0.1)), strengths_document(slope(0.3, 0.1), slope(0.3, 0.1))
-    assert not frequency_table([one]).bold and frequency_table([two]).bold == {(0, 6)}
+    assert not frequency_table([one]).bold and frequency_table([two]).bold == {(0, 7)}
     table = frequency_table([one, two | {"baseline": "search"}])
     assert [row[1] for row in table.rows] == ["conventional, one given strength", "best shared strength of a search"]
-    assert [row[0][-7:] for row in table.rows] == [" 1 seed", "2 seeds"]
-    assert table.columns[6] == "gain" and "another seed" in table.notes[0]
+    assert [row[0].split(", ")[-1] for row in table.rows] == ["1 seed: point", "2 seeds: point or mean"]
+    assert table.rows[0][4:8] == ["0.300", "0.400", "0.350", "+0.100"]
+    assert table.columns[7] == "gain" and "another seed" in table.notes[0]
 
 
 def test_fits_of_other_settings_are_not_compared_together() -> None:

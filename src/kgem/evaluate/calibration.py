@@ -28,6 +28,7 @@ __all__ = [
     "ReliabilityCurve",
     "calibrate",
     "ece",
+    "ece_by_chance",
     "fit_temperature",
     "log_loss",
     "measure",
@@ -38,6 +39,7 @@ __all__ = [
 
 COLDEST, HOTTEST = 0.01, 100.0  # a temperature beyond says only that the scores are perfect, or worthless
 TOLERANCE = 1e-3  # the last relative step of Newton's method; the error it leaves is about its square
+DRAWS = 200  # of outcomes, to tell what ECE is due to chance
 SAMPLE = 4096  # facts that find the neighbourhood of the temperature, before all are asked
 
 Floats = npt.NDArray[np.float64]
@@ -181,6 +183,14 @@ def ece(curve: ReliabilityCurve) -> float:
     """Expected calibration error: the mean gap of confidence and accuracy over predictions; NaN for none."""
     n = curve.counts.sum()
     return float(np.nansum(curve.counts * np.abs(curve.confidence - curve.accuracy)) / n) if n else math.nan
+
+
+def ece_by_chance(confidences: npt.ArrayLike, rng: np.random.Generator, bins: int = 15) -> tuple[float, float]:
+    """The ECE of predictions (n,) that are right as often as they say, for so few of them: mean and 95 % quantile."""
+    values = np.asarray(confidences, dtype=np.float64).ravel()
+    drawn = (ece(reliability(values, rng.random(len(values)) < values, bins)) for _ in range(DRAWS))
+    found = np.fromiter(drawn, dtype=np.float64, count=DRAWS)
+    return float(found.mean()), float(np.quantile(found, 0.95))
 
 
 def fit_temperature(

@@ -20,9 +20,9 @@ from typing import Any
 
 from kgem.errors import InputError
 from kgem.use.reproduce.cells import differing_settings
-from kgem.use.reproduce.documents import VERSION, Document
-from kgem.use.reproduce.naming import about, stem
-from kgem.use.reproduce.origin import now, versions
+from kgem.use.reproduce.documents import Document
+from kgem.use.reproduce.naming import about
+from kgem.use.reproduce.origin import evidence
 from kgem.use.reproduce.rows import Key, kept_figures
 from kgem.use.reproduce.tables import Table, half_width, mean_and_spread, with_interval
 
@@ -65,20 +65,13 @@ def apart_document(
     for arm, cells in controls.items():
         for fit, control in zip(fits, cells, strict=True):
             _check(fit, control, arm)
-    first = fits[0]
-    return {
-        "kind": KIND,
-        "version": VERSION,
-        "name": stem(first),
-        "command": command,
-        **{key: first[key] for key in ("graph", "model", "dim")},
+    content = {
         "seeds": [fit["seed"] for fit in fits],
         "settings": {arm: setting_words(arm) for arm in CONTROLS},
         **{arm: [_kept(each, arm) for each in cells] for arm, cells in {**controls, FIT: fits}.items()},
         "made": [{key: each[key] for key in COST} for cells in controls.values() for each in cells],
-        "versions": versions(),
-        "finished": now(),
     }
+    return evidence(KIND, fits[0], command, content)
 
 
 def _check(fit: Document, control: Document, arm: str) -> None:

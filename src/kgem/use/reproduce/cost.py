@@ -18,10 +18,10 @@ from typing import Any
 
 from kgem.errors import InputError
 from kgem.use.fitting import VALIDATION_QUERIES
-from kgem.use.reproduce.documents import VERSION, Document
-from kgem.use.reproduce.naming import about, stem
-from kgem.use.reproduce.origin import now, versions
-from kgem.use.reproduce.rows import chosen_mode, kept_figures
+from kgem.use.reproduce.documents import Document
+from kgem.use.reproduce.naming import about
+from kgem.use.reproduce.origin import evidence
+from kgem.use.reproduce.rows import Key, chosen_mode, kept_figures
 from kgem.use.reproduce.tables import Table, mean_and_spread
 
 __all__ = ["FEWEST_TRIALS", "KIND", "compare_costs", "cost_table", "pairs"]
@@ -35,9 +35,9 @@ COSTS = ("epochs", "work", "seconds")
 Curve = dict[str, list[float]]
 
 
-def pairs(documents: Sequence[Document]) -> dict[tuple[str, str, int], list[tuple[Document, Document]]]:
-    """Search and fit with the same seed, by graph, model and dimension."""
-    found: dict[tuple[str, str, int], list[tuple[Document, Document]]] = {}
+def pairs(documents: Sequence[Document]) -> dict[Key, list[tuple[Document, Document]]]:
+    """Search and fit with the same seed and facts, by graph, model and dimension."""
+    found: dict[Key, list[tuple[Document, Document]]] = {}
     fits = {_key(each): each for each in documents if each["variant"] == "em"}
     for each in documents:
         if each["variant"] == "search" and _key(each) in fits:
@@ -45,8 +45,8 @@ def pairs(documents: Sequence[Document]) -> dict[tuple[str, str, int], list[tupl
     return {key: sorted(group, key=lambda pair: pair[0]["seed"]) for key, group in found.items()}
 
 
-def _key(document: Document) -> tuple[str, str, int, int]:
-    return document["graph"], document["model"], document["dim"], document["seed"]
+def _key(document: Document) -> tuple[str, str, int, int, str]:
+    return document["graph"], document["model"], document["dim"], document["seed"], document["facts"]["hash"]
 
 
 def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> dict[str, Any]:
@@ -55,27 +55,18 @@ def compare_costs(group: Sequence[tuple[Document, Document]], command: str) -> d
         raise InputError(
             "there is no search with a fit beside it", remedy="make cells: kgem reproduce table1 --data ..."
         )
-    search = group[0][0]
     seeds = [_compared(*pair) for pair in group]
     ratios = {name: statistics.fmean(seed["ratio"][name] for seed in seeds) for name in COSTS}
     gains = {split: statistics.fmean(seed["gain"][split] for seed in seeds) for split in ("valid", "test")}
-    return {
-        "kind": KIND,
-        "version": VERSION,
-        "name": stem(search),
-        "command": command,
-        "graph": search["graph"],
-        "model": search["model"],
-        "dim": search["dim"],
+    content = {
         "trials": sorted({len(each["trials"]) for each, _ in group}),
         "ratio": ratios,
         "seconds_compare": all(_ran_alike(*pair) for pair in group),
         "gain": gains,
         "reached": gains["valid"] >= 0 and ratios["work"] <= QUARTER,
         "seeds": seeds,
-        "versions": versions(),
-        "finished": now(),
     }
+    return evidence(KIND, group[0][0], command, content)
 
 
 def _carried_out(document: Document) -> tuple[Any, ...]:

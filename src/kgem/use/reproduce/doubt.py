@@ -17,14 +17,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kgem.evaluate.calibration import measure
+from kgem.evaluate.calibration import ece_by_chance, measure
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 from kgem.evaluate.ranking import Scorer, TableScorer, known_cells
 from kgem.use.fitted import MODES
 from kgem.use.model import Model
-from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.documents import Document
 from kgem.use.reproduce.naming import about, stem
-from kgem.use.reproduce.origin import now, versions
+from kgem.use.reproduce.origin import evidence
 from kgem.use.reproduce.tables import Table
 
 __all__ = ["KIND", "area_under_roc", "calibration_document", "calibration_table", "doubt", "doubt_table"]
@@ -55,22 +55,19 @@ def calibration_document(
         progress(f"calibration, {mode}", place, len(MODES))
         found = measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode)).to_dict()
         signals = doubt(model, facts, mode)
+        by_chance = ece_by_chance(signals["confidence"], np.random.default_rng(seed))
         modes[mode] = {
             "calibration": {name: value for name, value in found.items() if name != "curve_pairs"},
+            "ece_by_chance": {"mean": by_chance[0], "most": by_chance[1]},
             **_foretold(signals, data.entity_counts[facts[:, 0]]),
         }
-    return {
-        "kind": KIND,
-        "version": VERSION,
-        "name": f"{stem(cell)}-{cell['seed']}",
-        "command": command,
-        **{key: cell[key] for key in ("graph", "model", "dim", "seed", "run")},
+    content = {
+        **{key: cell[key] for key in ("seed", "run")},
         "cell": cell["name"],
         "questions": len(facts),
         "modes": modes,
-        "versions": versions(),
-        "finished": now(),
     }
+    return evidence(KIND, cell, command, content, name=f"{stem(cell)}-{cell['seed']}")
 
 
 @torch.no_grad()
@@ -175,24 +172,31 @@ def area_under_roc(values: Floats, wrong: npt.NDArray[np.bool_]) -> float | None
 
 def calibration_table(documents: Iterable[Document]) -> Table:
     """A row per fit and mode."""
-    lines = []
+    lines: list[list[str]] = []
+    bold: set[tuple[int, int]] = set()
     for document in documents:
         name = f"{about(document)}, seed {document['seed']}"
         for mode, found in document["modes"].items():
             figures = found["calibration"]
             foretells = found["foretells"]
-            kept = [f"{figures[key]:.3f}" for key in ("ece_before", "ece", "log_loss_before", "log_loss")]
+            chance = found["ece_by_chance"]
+            kept = [*(f"{figures[key]:.3f}" for key in ("ece_before", "ece")), f"{chance['mean']:.3f}"]
+            kept += [f"{figures[key]:.3f}" for key in ("log_loss_before", "log_loss")]
+            if figures["ece"] <= chance["most"]:
+                bold.add((len(lines), 5))
             areas = [_area(foretells.get(key)) for key in OF_DOUBT]
             lines.append([name, mode, f"{found['right']:.1%}", f"{figures['temperature']:.3g}", *kept, *areas])
             name = ""
-    columns = ["fit", "mode", "first answers right", "T", "ECE, T = 1", "ECE", "log loss, T = 1", "log loss"]
-    columns += OF_DOUBT
+    columns = ["fit", "mode", "first answers right", "T", "ECE, T = 1", "ECE", "by chance"]
+    columns += ["log loss, T = 1", "log loss", *OF_DOUBT]
     note = (
         f"T was fitted on validation, the rest is on test: on {MOST:,} questions of it, drawn once, where it has more. "
-        "The last four columns: the probability that a wrong first answer came with more doubt than a right one (area "
-        "under the ROC curve; 0.5 is chance), by measure of doubt, all with T."
+        "By chance: the ECE that probabilities which are just right would have on so many questions, on average; bold "
+        "where ours is no higher than theirs is in 95 of 100 draws. The last four columns: the probability that a "
+        "wrong first answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance), by "
+        "measure of doubt, all with T."
     )
-    return Table("Calibration", columns, lines, 2, frozenset(), [note])
+    return Table("Calibration", columns, lines, 2, frozenset(bold), [note])
 
 
 def doubt_table(documents: Iterable[Document], mode: str = "bayes") -> Table:

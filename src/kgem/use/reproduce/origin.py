@@ -11,7 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["machine", "now", "versions"]
+from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.naming import stem
+
+__all__ = ["evidence", "machine", "now", "versions"]
 
 PACKAGES = ("kgem", "torch", "numpy", "optuna")
 
@@ -75,3 +78,17 @@ def _commit() -> str | None:
         return None
     commit = git("rev-parse", "--short", "HEAD")
     return commit and commit + (" with changes" if git("status", "--porcelain", "--", ":(glob)../../**/*.py") else "")
+
+
+def evidence(kind: str, cell: Document, command: str, content: Document, name: str | None = None) -> dict[str, Any]:
+    """What was found out about the graph, model and dimension of a cell, with its command and its origin."""
+    return {
+        "kind": kind,
+        "version": VERSION,
+        "name": name or stem(cell),
+        "command": command,
+        **{key: cell[key] for key in ("graph", "model", "dim")},
+        **content,
+        "versions": versions(),
+        "finished": now(),
+    }

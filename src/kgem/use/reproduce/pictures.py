@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kgem.use.figures import ProportionalFit, strengths_figure
 from kgem.use.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, empty_figure, style
 from kgem.use.reproduce.documents import Document
+from kgem.use.reproduce.rows import LABELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,11 +82,12 @@ def frequency_figure(document: Document) -> Figure:
     """MRR by how often the answer occurs in training, and what each bin adds to the gain."""
     bins = document["bins"]
     places = list(range(len(bins)))
-    names = {"search": "best shared strength of a search", "conventional": "conventional, one given strength"}
     with style():
         figure = empty_figure(9.2, 3.9)
         left, right = figure.subplots(1, 2)
-        left.plot(places, [row["baseline"] for row in bins], "o-", color=RED, label=names[document["baseline"]])
+        left.plot(
+            places, [row["baseline"] for row in bins], "o-", color=RED, label=LABELS[document["baseline"], "point"]
+        )
         left.plot(places, [row["fit"] for row in bins], "o-", color=BLUE, label="after EM")
         left.set(ylabel="test MRR (filtered)")
         left.set_ylim(0, 1.08 * max(max(row["fit"], row["baseline"]) for row in bins))

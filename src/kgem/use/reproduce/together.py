@@ -16,10 +16,10 @@ from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.metrics import breakdown
 from kgem.evaluate.ranking import rank
 from kgem.use.model import Model
-from kgem.use.reproduce.documents import VERSION, Document
+from kgem.use.reproduce.documents import Document
 from kgem.use.reproduce.frequency import Load
-from kgem.use.reproduce.naming import about, stem
-from kgem.use.reproduce.origin import now, versions
+from kgem.use.reproduce.naming import about
+from kgem.use.reproduce.origin import evidence
 from kgem.use.reproduce.rows import BASELINES, LABELS, Key, chosen_mode, kept_figures, largest_alike
 from kgem.use.reproduce.tables import Table, half_width, mean_and_spread, with_interval
 
@@ -63,12 +63,7 @@ def together_document(
             for split in SPLITS[1:]
         }
         pairs.append({"seeds": seeds, **figures})
-    return {
-        "kind": KIND,
-        "version": VERSION,
-        "name": stem(fits[0]),
-        "command": command,
-        **{key: fits[0][key] for key in ("graph", "model", "dim")},
+    content = {
         "baseline": baselines[0]["variant"],
         "seeds": [each["seed"] for each in baselines],
         "alone": [kept_figures(each, each["mode"]) for each in baselines],
@@ -81,9 +76,8 @@ def together_document(
             }
             for fit in fits
         ],
-        "versions": versions(),
-        "finished": now(),
     }
+    return evidence(KIND, fits[0], command, content)
 
 
 def _figures(one: Model, other: Model, split: str, progress: Callable[[int, int], None]) -> dict[str, Any]:
