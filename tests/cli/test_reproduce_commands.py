@@ -180,6 +180,12 @@ def test_the_command_of_a_comparison_is_that_of_its_cells(kgem: Kgem, here: Path
     assert code == 0 and "other settings made it" in err
     assert json.loads(path.read_text())["command"] == made["command"]
     assert kgem(*words, "--variants", "em")[0] == 2, "a search has no variants"
+    one = [word for word in words if word not in ("--threads", "1")]
+    assert kgem(*one, "--threads", "2", "--seeds", "0", "1", "--trials", "3", "--time-budget", "20m")[0] == 0
+    call = "kgem reproduce search --data tiny --model complex --dim 3 --seeds 0 1"
+    both = f"{call} --trials 3 --strengths 0.001 1 {settings.removesuffix(' --threads 1')}"
+    assert json.loads(path.read_text())["command"] == both, "seeds on one thread and on two"
+    call = call.removesuffix(" 1")
     em = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--force", "--set", "em.beta=0.3"]
     assert kgem(*em, "--time-budget", "20m")[0] == 0
     assert kgem(*words)[0] == 0

@@ -88,13 +88,13 @@ class Given:
         return shlex.join([*call, *self._words])
 
 
-def settings_words(command: str) -> list[str]:
+def settings_words(command: str, without: Collection[str] = ()) -> list[str]:
     """Of the command of a cell, what does not say which cell it is: --recipe, --set, --threads and the like."""
     kept: list[str] = []
     option = ""
     for word in shlex.split(command)[3:]:
         option = word if word.startswith("--") else option
-        if option not in OF_A_CELL:
+        if option not in OF_A_CELL and option not in without:
             kept.append(word)
     return kept
 

@@ -440,6 +440,8 @@ def _search_command(group: Sequence[tuple[Document, Document]]) -> str:
     cells = [cell for pair in group for cell in pair]
     trials = sorted(len(search["trials"]) for search in searches)
     settings = {tuple(settings_words(cell["command"])) for cell in cells}
+    if len(settings) > 1:  # what some were carried out on is no part of what they are
+        settings = {tuple(settings_words(cell["command"], ("--threads", "--device"))) for cell in cells}
     ranges = {tuple(search["strengths"]) for search in searches}
     first = searches[0]
     key = (first["data"], first["model"], first["dim"])
