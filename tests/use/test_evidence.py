@@ -108,10 +108,11 @@ def test_costs_of_search_and_fit() -> None:
     assert rows[0][1] == "search, 4 trials" and rows[1][-6:] == ["10", "25%", "25%", "", "", "too few trials"]
     assert rows[2][1] == "the same fit, mode auto" and rows[2][3].startswith("0.7") and rows[2][-1] == "too few trials"
     assert rows[2][-6] == "9"
+    assert [row[5] for row in rows] == ["", "+0.050 (+0.050 to +0.050)", "+0.200 (+0.200 to +0.200)"]
     rows = cost_table([document | {"trials": [FEWEST_TRIALS]}]).rows
     assert rows[1][-1] == rows[2][-1] == "yes"
     missed = cost_table([document | {"trials": [FEWEST_TRIALS], "reached": False}])
-    assert missed.rows[1][-1] == "no" and missed.bold == {(1, 12)}
+    assert missed.rows[1][-1] == "no" and missed.bold >= {(1, 13)}
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     drawn = figure_svg(pictures.cost_figure(document))
     assert "one kgem fit, one model" in drawn and "the same fit, blend of two models" in drawn
@@ -122,8 +123,8 @@ def test_costs_of_search_and_fit() -> None:
 def test_a_fit_is_also_held_against_a_search_that_stopped_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "FEWEST_TRIALS", 3)
     table = cost_table([compare_costs([(search_cell(), fit_cell())], "")])
-    assert table.columns[10] == "of its first 3 trials' work"
-    assert [row[10] for row in table.rows] == ["", "32%", "32%"], "10 epochs of 31"
+    assert table.columns[11] == "of its first 3 trials' work"
+    assert [row[11] for row in table.rows] == ["", "32%", "32%"], "10 epochs of 31"
     assert [row[-1] for row in table.rows] == ["", "yes", "yes"]
 
 
@@ -162,7 +163,7 @@ def test_an_epoch_of_em_counts_as_what_it_takes_the_time_of() -> None:
     assert document["seeds"][0]["fit"]["work"] == 3 + 4 * 2.5 + 3 * 1.5, "one epoch that was disturbed does not count"
     assert document["ratio"]["epochs"] == 0.25 and not document["reached"], "its work is more than a quarter"
     table = cost_table([document])
-    assert table.rows[1][8:10] == ["25%", "44%"] and "(2.5 to 2.5)" in table.notes[1]
+    assert table.rows[1][9:11] == ["25%", "44%"] and "(2.5 to 2.5)" in table.notes[1]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_a_search_whose_first_trial_failed_has_no_best_yet() -> None:
     assert document["seeds"][0]["search"]["trials"]["best"] == [0.0, 0.5]
     assert "<svg" in figure_svg(pictures.cost_figure(document))
     better = search | {"trials": [trial(1, 0.9, [0.9])], "metrics": {"point": figures(0.9)}}
-    assert cost_table([compare_costs([(better, fit_cell())], "")]).rows[1][7] == "1 of 1 never"
+    assert cost_table([compare_costs([(better, fit_cell())], "")]).rows[1][8] == "1 of 1 never"
 
 
 # by frequency

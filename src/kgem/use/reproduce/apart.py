@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import json
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from kgem.use.reproduce.documents import Document
 from kgem.use.reproduce.naming import about
 from kgem.use.reproduce.origin import evidence
 from kgem.use.reproduce.rows import Key, kept_figures
-from kgem.use.reproduce.tables import Table, half_width, mean_and_spread, with_interval
+from kgem.use.reproduce.tables import Table, gain, mean_and_spread
 
 __all__ = ["CONTROLS", "KIND", "apart_document", "apart_table", "groups", "setting_words"]
 
@@ -104,7 +103,7 @@ def apart_table(documents: Iterable[Document]) -> Table:
         for mode, words in MODES.items():
             arms = (BEFORE[mode], WARM, FIT)
             before, warm, fit = ([each[mode]["test"]["mrr"] for each in document[arm]] for arm in arms)
-            gains = [_gain(before, warm), _gain(warm, fit)]
+            gains = [gain(before, warm), gain(warm, fit)]
             bold |= {(len(lines), place) for place, (_, clear) in enumerate(gains, 7) if clear}
             figures = map(mean_and_spread, (before, warm, fit))
             lines.append([name, words, seeds, *figures, scales, *(told for told, _ in gains)])
@@ -120,11 +119,3 @@ def apart_table(documents: Iterable[Document]) -> Table:
         "95 % interval (Student's t), bold where it excludes zero."
     )
     return Table("What re-training owes to what", columns, lines, 2, frozenset(bold), [note])
-
-
-def _gain(before: Sequence[float], after: Sequence[float]) -> tuple[str, bool]:
-    """The mean difference of pairs with its interval, and whether that excludes zero."""
-    gains = [one - other for one, other in zip(after, before, strict=True)]
-    mean, n = statistics.fmean(gains), len(gains)
-    half = half_width(statistics.variance(gains) / n, n) if n > 1 else None
-    return with_interval(mean, half), half is not None and abs(mean) > half

@@ -22,7 +22,7 @@ from kgem.use.reproduce.documents import Document
 from kgem.use.reproduce.naming import about
 from kgem.use.reproduce.origin import evidence
 from kgem.use.reproduce.rows import Key, chosen_mode, kept_figures
-from kgem.use.reproduce.tables import Table, mean_and_spread
+from kgem.use.reproduce.tables import Table, gain, mean_and_spread
 
 __all__ = ["FEWEST_TRIALS", "KIND", "compare_costs", "cost_table", "pairs"]
 
@@ -31,6 +31,10 @@ QUARTER = 0.25  # of the search's cost is what we allow a fit
 FEWEST_TRIALS = 12  # of a search that a fit is held against
 PACE = 1.3  # how far the seconds of an ordinary epoch may differ between runs whose seconds are compared
 COSTS = ("epochs", "work", "seconds")
+COLUMNS = (
+    *("graph and model", "what", "seeds", "valid MRR", "test MRR", "beyond the search"),
+    *("epochs", "seconds", "epochs to the best"),
+)
 
 Curve = dict[str, list[float]]
 
@@ -202,27 +206,25 @@ def _first(curve: Mapping[str, Sequence[float]], best: float) -> list[float]:
 def cost_table(documents: Sequence[Document]) -> Table:
     """One row for the search and one for the fit of each graph, and whether the fit kept within a quarter."""
     lines: list[list[str]] = []
+    bold: set[tuple[int, int]] = set()
     for document in documents:
-        name = about(document)
         trials = " or ".join(map(str, document["trials"]))  # seeds may have searched for longer than others
-        for side, words in {"search": f"search, {trials} trials", "fit": "one kgem fit"}.items():
-            each = [seed[side] for seed in document["seeds"]]
-            means = [f"{statistics.fmean(one[key] for one in each):,.0f}" for key in ("epochs", "seconds")]
-            figures = [mean_and_spread([one[split]["mrr"] for one in each]) for split in ("valid", "test")]
-            beside = [""] * 5 if side == "search" else [*_shares(document), _verdict(document, document["reached"])]
-            reached = _spent([seed["epochs_to_the_best"][side] for seed in document["seeds"]])
-            lines.append([name, words, str(len(each)), *figures, *means, reached, *beside])
+        rows = {"search": f"search, {trials} trials", "fit": "one kgem fit"}
         if any(seed["fit"]["auto"]["mode"] != seed["fit"]["mode"] for seed in document["seeds"]):
-            verdict = _verdict(document, _auto_reached(document))
-            lines.append([name, "the same fit, mode auto", *_auto_columns(document), verdict])
+            rows["auto"] = "the same fit, mode auto"
+        for what, words in rows.items():
+            figures, clear = _figures(document, what)
+            beside = [""] * 5 if what == "search" else [*_shares(document), _verdict(document, what)]
+            bold |= {(len(lines), 5)} if clear else set()
+            bold |= {(len(lines), len(COLUMNS) + 4)} if beside[-1] == "no" else set()
+            lines.append([about(document), words, str(len(document["seeds"])), *figures, *beside])
     ems = [seed["fit"]["of_one_epoch"].get("em", 1.0) for document in documents for seed in document["seeds"]]
-    missed = frozenset((i, len(line) - 1) for i, line in enumerate(lines) if line[-1] == "no")
-    columns = ["graph and model", "what", "seeds", "valid MRR", "test MRR", "epochs", "seconds", "epochs to the best"]
     notes = [
-        "Means over seeds. Epochs to the best: spent when it first was as good on validation as the search's best; "
-        "both are looked at after every epoch. While a fit re-trains for the blend, its one model is not looked at. "
-        f"That look, as in the pictures, is at {VALIDATION_QUERIES:,} validation questions if a graph has more; "
-        "figures in the table are of all of them.",
+        "Means over seeds. Beyond the search: on test, fit by fit of the same seed, with a 95 % interval over seeds "
+        "(Student's t), bold where it excludes zero. Epochs to the best: spent when it first was as good on validation "
+        "as the search's best; both are looked at after every epoch. While a fit re-trains for the blend, its one "
+        f"model is not looked at. That look, as in the pictures, is at {VALIDATION_QUERIES:,} validation questions if "
+        "a graph has more; figures in the table are of all of them.",
         "The last columns: what the fit took of the search's cost, and whether it reached at least the best of the "
         "whole search on validation with at most a quarter of its work. Work is epochs, too, but one of EM counts as "
         f"the ordinary ones that it took the time of ({min(ems):.1f} to {max(ems):.1f}); that is also held against a "
@@ -232,20 +234,28 @@ def cost_table(documents: Sequence[Document]) -> Table:
         f"than {FEWEST_TRIALS} trials.",
     ]
     shares = ["of its epochs", "of its work", f"of its first {FEWEST_TRIALS} trials' work", "of its seconds"]
-    return Table("Search and fit", [*columns, *shares, "met"], lines, 2, missed, notes)
+    return Table("Search and fit", [*COLUMNS, *shares, "met"], lines, 2, frozenset(bold), notes)
 
 
-def _auto_reached(document: Document) -> bool:
-    """Whether what the fit chose on validation is at least as good there as the search, for a quarter of the cost."""
+def _figures(document: Document, what: str) -> tuple[list[str], bool]:
+    """The columns of a row that are its own, and whether it is clearly ahead of the search or behind it on test."""
+    sides = [seed["fit"]["auto"] if what == "auto" else seed[what] for seed in document["seeds"]]
+    valid, test = ([side[split]["mrr"] for side in sides] for split in ("valid", "test"))
+    search = [seed["search"]["test"]["mrr"] for seed in document["seeds"]]
+    beyond, clear = ("", False) if what == "search" else gain(search, test)
+    means = [
+        f"{statistics.fmean(side[key] for side in sides):,.0f}" for key in ("epochs", "seconds") if key in sides[0]
+    ]
+    reached = _spent([seed["epochs_to_the_best"][what] for seed in document["seeds"]])
+    return [mean_and_spread(valid), mean_and_spread(test), beyond, *(means or ["", ""]), reached], clear
+
+
+def _reached(document: Document, what: str) -> bool:
+    """Whether it is at least as good on validation as the search, for a quarter of the cost."""
+    if what == "fit":
+        return bool(document["reached"])
     gains = [seed["fit"]["auto"]["valid"]["mrr"] - seed["search"]["valid"]["mrr"] for seed in document["seeds"]]
     return statistics.fmean(gains) >= 0 and document["ratio"]["work"] <= QUARTER
-
-
-def _auto_columns(document: Document) -> list[str]:
-    autos = [seed["fit"]["auto"] for seed in document["seeds"]]
-    figures = [mean_and_spread([auto[split]["mrr"] for auto in autos]) for split in ("valid", "test")]
-    reached = _spent([seed["epochs_to_the_best"]["auto"] for seed in document["seeds"]])
-    return [str(len(autos)), *figures, "", "", reached, *_shares(document)]
 
 
 def _shares(document: Document) -> list[str]:
@@ -257,10 +267,10 @@ def _shares(document: Document) -> list[str]:
     return [*(f"{document['ratio'][name]:.0%}" for name in ("epochs", "work")), short, seconds]
 
 
-def _verdict(document: Document, reached: bool) -> str:
+def _verdict(document: Document, what: str) -> str:
     if min(document["trials"]) < FEWEST_TRIALS:
         return "too few trials"
-    return "yes" if reached else "no"
+    return "yes" if _reached(document, what) else "no"
 
 
 def _spent(epochs: Sequence[float | None]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kgem.use import page
 
-__all__ = ["Table", "half_width", "html_page", "mean_and_spread", "with_interval"]
+__all__ = ["Table", "gain", "half_width", "html_page", "mean_and_spread", "with_interval"]
 
 # The 97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -70,6 +70,14 @@ def with_interval(mean: float, half: float | None, digits: int = 3) -> str:
     """A difference and its interval, if it has one."""
     told = "" if half is None else f" ({mean - half:+.{digits}f} to {mean + half:+.{digits}f})"
     return f"{mean:+.{digits}f}{told}"
+
+
+def gain(before: Sequence[float], after: Sequence[float]) -> tuple[str, bool]:
+    """The mean difference of pairs with its 95 % interval if there are several, and whether that excludes zero."""
+    gains = [one - other for one, other in zip(after, before, strict=True)]
+    mean, n = statistics.fmean(gains), len(gains)
+    half = half_width(statistics.variance(gains) / n, n) if n > 1 else None
+    return with_interval(mean, half), half is not None and abs(mean) > half
 
 
 def _line(cells: Iterable[str]) -> str:
