@@ -517,6 +517,16 @@ def test_what_is_older_than_its_cells_is_refused_with_its_command(folder: str, u
         results_page("{{table1}}", results)
 
 
+def test_what_an_older_version_wrote_is_refused_with_its_command(results: Path) -> None:
+    path = results / "search" / "tiny-complex-4.json"
+    document = json.loads(path.read_text())
+    del document["ratio"]["work"]
+    write_json(path, document)
+    with pytest.raises(InputError, match="written by another version") as told:
+        results_page("{{table1}}", results)
+    assert "make it again: kgem reproduce search" in str(told.value)
+
+
 def test_what_does_not_say_what_it_was_made_from_is_refused(results: Path) -> None:
     path = results / "search" / "tiny-complex-4.json"
     write_json(path, {k: v for k, v in json.loads(path.read_text()).items() if k != "sources"})

@@ -40,6 +40,13 @@ FOLDERS = {
     "frequency": frequency.KIND,
     "calibration": doubt.KIND,
 }
+TABLES: Mapping[str, Callable[[Sequence[Document]], Table]] = {
+    "together": together.together_table,
+    "apart": apart.apart_table,
+    "search": cost.cost_table,
+    "frequency": frequency.frequency_table,
+    "calibration": doubt.calibration_table,
+}
 NOTHING = "*Not measured yet.*\n"
 NO_AIMS = "*No graph of Table 1 has been fitted at the sizes that we want to reach something at.*\n"
 PREFIX = "results-"  # of the pictures' names
@@ -75,8 +82,8 @@ def results_page(
         "aims": lambda: _joined([aims(documents["table1"])], NO_AIMS),
         "details": lambda: _table(details, documents["table1"]),
         "settled": lambda: _joined([settled_table(documents["table1"])]),
-        "together": lambda: _table(together.together_table, documents["together"]),
-        "apart": lambda: _table(apart.apart_table, documents["apart"]),
+        "together": lambda: _table(TABLES["together"], documents["together"]),
+        "apart": lambda: _table(TABLES["apart"], documents["apart"]),
         "search": lambda: _with_pictures(page, "search", documents, cost.cost_table, _cost_picture, images),
         "frequency": lambda: _with_pictures(
             page, "frequency", documents, frequency.frequency_table, _frequency_picture, images
@@ -106,11 +113,17 @@ def results_page(
 
 
 def _check_sources(documents: Mapping[str, Sequence[Document]], results: Path) -> None:
-    """What was made from cells must be of the cells as they are now."""
+    """What was made from cells must be of the cells as they are now, and of the form that tables are made from."""
     known = {each["name"]: each for each in documents["table1"]}
     for folder, group in documents.items():
         for document in group if folder != "table1" else ():
-            check_sources(document, str(results / folder / f"{document['name']}.json"), known)
+            where = str(results / folder / f"{document['name']}.json")
+            check_sources(document, where, known)
+            try:
+                TABLES[folder]([document])
+            except (KeyError, TypeError) as error:
+                remedy = f"make it again: {document['command']}"
+                raise InputError("was written by another version of kgem", where=where, remedy=remedy) from error
 
 
 def _table(make: Callable[[Sequence[Document]], Table], found: Sequence[Document]) -> str:
