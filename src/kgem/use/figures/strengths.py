@@ -155,7 +155,7 @@ def _draw_fits(axes: Axes, fit: ProportionalFit) -> None:
     ends = np.array(axes.get_xlim())
     axes.plot(ends, fit.c * ends, color=RED, label=f"best proportional: $\\lambda$ = {short(fit.c)} $n$")
     if not math.isnan(fit.slope):
-        name = f"best power: $\\lambda \\propto n^{{{fit.slope:.2f}}}$"
+        name = f"best power: $\\lambda \\propto n^{{{fit.slope:z.2f}}}$"
         axes.plot(ends, fit.scale * ends**fit.slope, color=INK, linestyle=(0, (5, 2.5)), label=name)
     axes.set_xlim(*ends)
 

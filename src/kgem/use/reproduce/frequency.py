@@ -172,9 +172,9 @@ def frequency_table(documents: Iterable[Document]) -> Table:
         for row in document["bins"]:
             if seeds > 1 and (row["low"] > 0 or row["high"] < 0):
                 bold.add((len(lines), 7))
-            figures = [*(f"{row[what]:.3f}" for what in (BASELINE, *BOTH)), f"{row['gain']:+.3f}"]
+            figures = [*(f"{row[what]:.3f}" for what in (BASELINE, *BOTH)), f"{row['gain']:+z.3f}"]
             interval = f"{row['low']:+.3f} to {row['high']:+.3f}"
-            lines.append([name, against, row["bin"], f"{row['n']:,}", *figures, interval, f"{row['of_all']:+.4f}"])
+            lines.append([name, against, row["bin"], f"{row['n']:,}", *figures, interval, f"{row['of_all']:+z.4f}"])
             name = against = ""
     columns = [
         "graph and model",
@@ -205,7 +205,7 @@ def slope_table(documents: Iterable[Document]) -> Table:
             spans = [f"{span[0]:.3g} to {span[2]:.3g}" for span in (found["counts"], found["learned"])]
             slope, error = _slope_of(seeds)
             shares = [statistics.fmean(each[key] for each in seeds) for key in SHARES]
-            told = ["" if value is None else f"{value:.2f}" for value in (slope, error)]
+            told = ["" if value is None else f"{value:z.2f}" for value in (slope, error)]
             verdicts = _verdicts(slope, error, shares)
             lines.append([name, what, str(len(seeds)), *spans, *told, *(f"{share:.0%}" for share in shares), *verdicts])
     columns = ["graph and model", "symbols", "seeds", "training facts", "learned strengths", "slope", "its error"]

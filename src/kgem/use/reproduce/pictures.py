@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,11 @@ def cost_figure(document: Document) -> Figure:
 
 
 def _span(seeds: Sequence[Document]) -> tuple[float, float]:
-    """From what the first trial of a search found, or a fit that found less, to the best of all lines."""
+    """From what the first trial of a search finds (the median seed's), or a fit that found less, to the best of all."""
     ends = [curve["best"][-1] for seed in seeds for curve in _lines(seed)]
     ends += [_left_behind(seed) for seed in seeds]
-    return min(*ends, *(min(filter(None, seed["search"]["trials"]["best"])) for seed in seeds)), max(ends)
+    first = statistics.median(min(filter(None, seed["search"]["trials"]["best"])) for seed in seeds)
+    return min(*ends, first), max(ends)
 
 
 def _left_behind(seed: Document) -> float:
@@ -64,7 +66,7 @@ def _lines(seed: Document) -> list[Document]:
 
 def _draw_cost(axes: Axes, seed: Document, unit: str, *, first: bool) -> None:
     """One seed's lines; further seeds are fainter and without names."""
-    alpha = 1.0 if first else 0.35
+    alpha = 1.0 if first else 0.25
     trials, fit = seed["search"]["trials"], seed["fit"]
     names = ("search, best so far", "one kgem fit, one model", "the same fit, blend of two models")
     for curve, colour, name in zip(_lines(seed), (RED, BLUE, PURPLE), names, strict=False):
