@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from kgem.data.dataset import Dataset
 from kgem.data.index import QueryIndex
-from kgem.fit.optimizer import Optimizer
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import SoftmaxObjective
 from kgem.model.prior import Prior, Strengths
 from kgem.model.scores import get_score
+from kgem.train.optimizer import Optimizer
 
 __all__ = ["one_pass"]
 

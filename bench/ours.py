@@ -17,14 +17,14 @@ from kgem.config import EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import QueryIndex, reciprocal
 from kgem.evaluate.ranking import MEMORY, rank
-from kgem.fit.optimizer import Schedule
-from kgem.fit.point_estimate import PointState, run_epoch
-from kgem.fit.variational_em import EMState
-from kgem.fit.variational_em import run_epoch as run_em_epoch
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, SoftmaxObjective
 from kgem.model.prior import Prior, Strengths
 from kgem.model.scores import get_score
+from kgem.train.optimizer import Schedule
+from kgem.train.point_estimate import PointState, run_epoch
+from kgem.train.variational_em import EMState
+from kgem.train.variational_em import run_epoch as run_em_epoch
 
 COMPLEX = get_score("complex")
 PRIOR = Prior(3, complex=True)

@@ -24,6 +24,8 @@ import numpy as np
 import torch
 
 from bench.workers import ROOT, WorkerFailed
+from kgem.answer.fitted import affordable_samples
+from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.data.dataset import Dataset, IntArray
 from kgem.data.index import Vocabulary
@@ -31,8 +33,6 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Strengths
 from kgem.model.scores import get_score
-from kgem.use.fitted import affordable_samples
-from kgem.use.model import Model
 
 __all__ = ["CLIENTS", "SIZES", "load"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 
+from kgem.answer.model import Model
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
-from kgem.use.model import Model
-from kgem.use.serve.app import create_app
-from kgem.use.serve.explorer import Explorer
+from kgem.serve.app import create_app
+from kgem.serve.explorer import Explorer
 from obvious import random_graph
-from use.small_models import random_model
+from small_models import random_model
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig
 from kgem.data.dataset import Dataset
-from kgem.data.generate import Planted, generate, save
 from kgem.evaluate.averaging import AverageScorer
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import Scorer, rank
-from kgem.fit.phases import PHASES, FitResult, ThreePhases
 from kgem.model.embeddings import Embeddings
+from kgem.model.generate import Planted, generate, save
 from kgem.model.scores import get_score
+from kgem.train.phases import PHASES, FitResult, ThreePhases
 
 TRAINING = {"batch_size": 100, "optimizer": "adagrad", "learning_rate": 0.1, "min_gain": 1e-4, "validate_every": 1}
 CONFIG = Config(

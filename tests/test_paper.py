@@ -12,11 +12,11 @@ from torch import Tensor
 from kgem.config import EMConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
-from kgem.fit.variational_em import EMState, elbo, variational_em
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import SoftmaxObjective, penalty_term
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths
+from kgem.train.variational_em import EMState, elbo, variational_em
 from obvious import loss_over_facts, random_embeddings, random_graph, strengths_of
 
 PRIORS = [Prior(p, space) for p in (2, 3) for space in (False, True)]

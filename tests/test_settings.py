@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from kgem.config import RECIPES, Config, paper_recipe
 from kgem.errors import ConfigError
+from kgem.runs.fitting import settings
 from kgem.settings import differences, parse_duration, parse_override, read_toml, settings_page, to_toml
-from kgem.use.fitting import settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 

@@ -11,19 +11,18 @@ Nothing heavy is imported before it is used.
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kgem import errors
 
 if TYPE_CHECKING:
+    from kgem.answer.model import Model, load
+    from kgem.answer.predict import Query
     from kgem.config import Config
     from kgem.data.dataset import Dataset
     from kgem.errors import KgemError
-    from kgem.use.fitting import fit
-    from kgem.use.growing import update
-    from kgem.use.model import Model, load
-    from kgem.use.predict import Query
+    from kgem.runs.fitting import fit
+    from kgem.runs.update import update
 
     __version__: str
 
@@ -33,10 +32,11 @@ _HOMES = {
     "Config": "kgem.config",
     "Dataset": "kgem.data.dataset",
     "KgemError": "kgem.errors",
-    "Model": "kgem.use.model",
-    "Query": "kgem.use.predict",
-    "load": "kgem.use.model",
-    "update": "kgem.use.growing",
+    "Model": "kgem.answer.model",
+    "Query": "kgem.answer.predict",
+    "fit": "kgem.runs.fitting",
+    "load": "kgem.answer.model",
+    "update": "kgem.runs.update",
 }
 
 
@@ -55,16 +55,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _CallablePackage(ModuleType):
-    """kgem.fit is both the folder of the algorithms and the function that runs them."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """See kgem.use.fitting.fit."""
-        from kgem.use.fitting import fit
-
-        return fit(*args, **kwargs)
-
-
-import_module("kgem.fit").__class__ = _CallablePackage

@@ -17,9 +17,9 @@ from kgem.cli.console import counted
 from kgem.cli.watch import Watch
 from kgem.config import Config
 from kgem.errors import ArtifactError
+from kgem.files.store import read_store
+from kgem.runs.run import Run, read_log
 from kgem.settings import read_toml
-from kgem.store import read_store
-from kgem.use.run import Run, read_log
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]
@@ -239,7 +239,7 @@ WRONG: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("words", WRONG.values(), ids=WRONG.keys())
 def test_wrong_input_is_one_message_and_nothing_is_written(words: list[Any], kgem: Kgem, here: Path) -> None:
-    from kgem.use.fitting import Prepared, settings
+    from kgem.runs.fitting import Prepared, settings
 
     Path("wrong.toml").write_text("[em]\nbetta = 1\n")
     Path("mine").mkdir()

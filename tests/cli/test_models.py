@@ -15,11 +15,11 @@ import polars as pl
 import pytest
 
 import kgem as library
+from kgem.answer.model import Model
 from kgem.data.dataset import Dataset
 from kgem.model.scores import SCORES, DistMult
+from kgem.runs.fitting import fit, prepare
 from kgem.settings import to_toml
-from kgem.use.fitting import fit, prepare
-from kgem.use.model import Model
 
 Kgem = Callable[..., tuple[int, str, str]]
 

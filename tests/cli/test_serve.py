@@ -18,12 +18,12 @@ from typing import Any
 import httpx
 import pytest
 
+from kgem.answer.model import load
 from kgem.cli import serve as command
-from kgem.use.fitting import Prepared, settings
-from kgem.use.model import load
-from kgem.use.review import Review
-from kgem.use.run import Run
-from kgem.use.serve.explorer import Explorer
+from kgem.runs.fitting import Prepared, settings
+from kgem.runs.review import Review
+from kgem.runs.run import Run
+from kgem.serve.explorer import Explorer
 from obvious import random_graph
 from serving import client_of, write_run
 
@@ -294,7 +294,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.update(more, bound=listening.getsockname()[0])
         started("http://127.0.0.1:5/")
 
-    monkeypatch.setattr("kgem.use.serve.server.answer", answer)
+    monkeypatch.setattr("kgem.serve.server.answer", answer)
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kgem.cli.console import table
-from kgem.use.run import read_log
+from kgem.runs.run import read_log
 from obvious import random_graph
 
 PATIENCE = 60.0  # seconds before a test gives up

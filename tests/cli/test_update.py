@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from kgem.cli.watch import Watch
-from kgem.store import read_store
-from kgem.use.fitting import Prepared, settings
-from kgem.use.review import Review
-from kgem.use.run import Run, read_log
+from kgem.files.store import read_store
+from kgem.runs.fitting import Prepared, settings
+from kgem.runs.review import Review
+from kgem.runs.run import Run, read_log
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kgem.data import parquet
 from kgem.data.dataset import Dataset
+from kgem.data.formats import parquet
 from kgem.data.triples import read_triples
 from kgem.errors import TriplesError
 
@@ -66,7 +66,7 @@ def damaged(damage: tuple[str, list[tuple[int, int]]]) -> bytes:
 
 DECODE = """
 import base64, json, sys
-from kgem.data.parquet import Unreadable, decode
+from kgem.data.formats.parquet import Unreadable, decode
 for line in sys.stdin:
     print("begun", flush=True)
     try:

@@ -17,7 +17,8 @@ import polars as pl
 import pytest
 import zstandard
 
-from kgem.data import delimited, files
+from kgem.data import streams as files
+from kgem.data.formats import delimited
 from kgem.data.triples import FORMATS, ReadReport, guess_format, read_triples, write_triples
 from kgem.errors import TriplesError
 

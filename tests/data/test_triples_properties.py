@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kgem.data import delimited
+from kgem.data.formats import delimited
 from kgem.data.triples import FORMATS, Triples, read_triples, write_triples
 from kgem.errors import TriplesError
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import ask, console, data, demo, fit, judge, reproduce, search, serve, share, strengths, update
+from kgem.cli import ask, console, data, demo, fit, judge, search, serve, share, strengths, update
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -85,7 +85,6 @@ _EXAMPLES: dict[Callable[..., None], str] = {
 for _command, _example in _EXAMPLES.items():
     app.command(_command.__name__, epilog=f"Example: {_example}")(_command)
 app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -30,9 +30,9 @@ from kgem.cli.results import (
 from kgem.errors import ConfigError, TriplesError
 
 if TYPE_CHECKING:
-    from kgem.use.missing import ScoredFact
-    from kgem.use.model import Model
-    from kgem.use.predict import Answer, Prediction, Query
+    from kgem.answer.missing import ScoredFact
+    from kgem.answer.model import Model
+    from kgem.answer.predict import Answer, Prediction, Query
 
 __all__ = ["predict", "similar"]
 
@@ -148,14 +148,14 @@ def _check_question(
 
 
 def _query(*labels: str | None) -> Query:
-    from kgem.use.predict import Query
+    from kgem.answer.predict import Query
 
     return Query(*labels)
 
 
 def _read_queries(path: Path) -> list[Query]:
     """The questions in a file, one per line."""
-    from kgem.data.files import Source
+    from kgem.data.streams import Source
 
     with Source.of(path).open() as file:
         try:
@@ -205,7 +205,7 @@ def _answer_table(prediction: Prediction) -> Any:
 
 
 def _answer_figure(predictions: Sequence[Prediction]) -> Any:
-    from kgem.use.figures.answers import answers_figure
+    from kgem.report.figures.answers import answers_figure
 
     return answers_figure(predictions)
 

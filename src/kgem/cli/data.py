@@ -98,7 +98,7 @@ def stats(
 ) -> None:
     """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
     if figure is not None:
-        from kgem.use.figures.drawing import figure_format
+        from kgem.report.figures.drawing import figure_format
 
         refuse_existing(figure, force)
         figure_format(figure)
@@ -107,7 +107,7 @@ def stats(
 
     found = graph_stats(dataset, dim=dim, epochs=epochs, gflops=gflops)
     if figure is not None:
-        from kgem.use.figures import counts_figure, save_figure
+        from kgem.report.figures import counts_figure, save_figure
 
         save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
         say(f"figure: {plain(figure)}")
@@ -221,7 +221,7 @@ def generate(
     with Progress("drawing facts"):
         import numpy as np
 
-        from kgem.data import generate as generating
+        from kgem.model import generate as generating
 
         planted = generating.generate(
             entities,

@@ -14,9 +14,9 @@ from kgem.cli.progress import Progress, duration
 from kgem.cli.results import percent, percent_range
 
 if TYPE_CHECKING:
+    from kgem.answer.model import Model
+    from kgem.answer.predict import Answer
     from kgem.data.dataset import Dataset
-    from kgem.use.model import Model
-    from kgem.use.predict import Answer
 
 GRAPH, ORIGIN = "world", "demo"
 SETTINGS = {"model.dim": 50, "run.threads": 1}  # so small a graph gains nothing from more
@@ -42,8 +42,8 @@ def demo(
 ) -> None:
     """Fit the graph of the world's countries that comes with kgem, and ask about facts kept from training."""
     with Progress("starting"):
-        from kgem.use.fitting import prepare, settings
-        from kgem.use.run import Run, check_free, origin_of
+        from kgem.runs.fitting import prepare, settings
+        from kgem.runs.run import Run, check_free, origin_of
 
         check_free(out, force or origin_of(out) == ORIGIN)
         prepared = prepare(GRAPH)
@@ -55,7 +55,7 @@ def demo(
     _show_answers(model)
     _show_strengths(model)
     with Progress("writing the report"):
-        from kgem.use.report import write_report
+        from kgem.report.report import write_report
 
         report = write_report(out, model=model)
     say("", f"done in {duration(model.provenance['seconds'])}; report: {plain(report)}")

@@ -19,11 +19,11 @@ from kgem.cli.watch import Watch, asked_to_stop
 from kgem.errors import ConfigError, InputError, KgemError
 
 if TYPE_CHECKING:
+    from kgem.answer.model import Model
     from kgem.config import Config
     from kgem.data.dataset import Dataset
-    from kgem.use.fitting import Prepared
-    from kgem.use.model import Model
-    from kgem.use.run import Run
+    from kgem.runs.fitting import Prepared
+    from kgem.runs.run import Run
 
 __all__ = [
     "INTERRUPTED",
@@ -100,8 +100,8 @@ def fit(
     data = reading.load(graph, how, quiet=quiet)
     out = Path("runs") / _file_name(data.name) if out is None else out
     with Progress("preparing"):
-        from kgem.use.fitting import prepare
-        from kgem.use.run import Run
+        from kgem.runs.fitting import prepare
+        from kgem.runs.run import Run
 
         chosen = use_threads(chosen)
         prepared = prepare(data, chosen.seed, valid, test)
@@ -128,7 +128,7 @@ def resume(
     With as many threads as before, the tables become the same to the last bit.
     """
     with Progress("reading the run"), given_files():
-        from kgem.use.run import Run
+        from kgem.runs.run import Run
 
         run = Run.open(folder)
     with run:
@@ -170,7 +170,7 @@ def tell_plan(run: Run) -> None:
     """Graph, model, memory and estimated time, before anything long begins."""
     from kgem.data.dataset import SPLITS
     from kgem.data.stats import fit_memory
-    from kgem.use.budget import epochs_left
+    from kgem.train.budget import epochs_left
 
     data, config = run.prepared.data, run.config
     say(summary(data.name, data.n_entities, data.n_relations, {s: len(data.split(s)) for s in SPLITS}))
@@ -238,7 +238,7 @@ def _update_document(model: Model) -> dict[str, Any]:
     """Of a run that went on from another: what was new, and MRR before and after on the same facts."""
     if "update" not in model.provenance:
         return {}
-    from kgem.use.growing import same_questions
+    from kgem.runs.update import same_questions
 
     return {"update": {**model.provenance["update"]["changes"], "same_facts": same_questions(model)}}
 
@@ -265,7 +265,7 @@ def chosen_settings(
     given |= dict(map(parse_override, overrides))
     content = None if file is None else read_toml(file)
     with Progress("starting"):
-        from kgem.use.fitting import settings
+        from kgem.runs.fitting import settings
 
         chosen = settings(None, RECIPES[recipe]())
         if content is not None:
@@ -285,7 +285,7 @@ def _warn(data: Dataset, prepared: Prepared) -> None:
 
 
 def _check_free(out: Path, force: bool) -> None:
-    from kgem.use.run import check_free
+    from kgem.runs.run import check_free
 
     check_free(out, force)
 
@@ -315,7 +315,7 @@ def _check_memory(data: Dataset, config: Config) -> None:
 
 def _check_tensorboard() -> None:
     with Progress("starting"):
-        from kgem.use.tensorboard import check_installed
+        from kgem.runs.tensorboard import check_installed
 
         check_installed()
 

@@ -27,10 +27,10 @@ from kgem.cli.results import (
 from kgem.errors import ConfigError
 
 if TYPE_CHECKING:
+    from kgem.answer.comparison import Difference
+    from kgem.answer.model import Model
     from kgem.evaluate.calibration import Calibration
     from kgem.evaluate.metrics import Evaluation, Metrics
-    from kgem.use.compare import Difference
-    from kgem.use.model import Model
 
 __all__ = ["compare", "evaluate"]
 
@@ -99,7 +99,7 @@ def evaluate(
         result = model.evaluate(split, mode, filtered=not raw, progress=counting(progress), **limit)
     measured = _calibration(model, split, mode) if calibration or figure is not None else None
     if figure is not None and measured is not None:
-        from kgem.use.figures import reliability_figure
+        from kgem.report.figures import reliability_figure
 
         curves = measured.curve, measured.curve_before
         save_figure(lambda: reliability_figure(*curves), figure)
@@ -207,7 +207,7 @@ def compare(
         raise ConfigError("one run cannot be compared", remedy="give two or more")
     import numpy as np
 
-    from kgem.use.compare import difference, fact_values, same_facts
+    from kgem.answer.comparison import difference, fact_values, same_facts
 
     models: list[Model] = []
     values = []

@@ -20,7 +20,7 @@ from kgem.errors import ArtifactError, ConfigError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from kgem.use.model import Model
+    from kgem.answer.model import Model
 
 __all__ = [
     "AsCsv",
@@ -85,8 +85,8 @@ def opened(run: Path, device: str = "cpu") -> Model:
         what = "is a file, not a folder" if run.exists() else "there is no such folder"
         raise InputError(what, where=str(run), remedy="give the folder of a run or of a saved model")
     with Progress(f"loading {run}"), given_files():
-        from kgem.use.fitting import check_device
-        from kgem.use.model import load
+        from kgem.answer.model import load
+        from kgem.runs.fitting import check_device
 
         try:
             check_device(device)
@@ -156,7 +156,7 @@ class Target:
 
     @staticmethod
     def _write(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> None:
-        from kgem.data.files import writing
+        from kgem.data.streams import writing
 
         suffix = out.suffix.lower()
         buffer = io.BytesIO()
@@ -172,7 +172,7 @@ class Target:
 
 def save_figure(draw: Callable[[], Any], path: Path) -> None:
     """Draw and write a figure, and say where it is."""
-    from kgem.use import figures
+    from kgem.report import figures
 
     figures.save_figure(draw(), path)
     say(f"figure: {plain(path)}")

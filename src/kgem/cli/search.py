@@ -16,11 +16,11 @@ from kgem.errors import InputError
 
 if TYPE_CHECKING:
     from kgem.evaluate.metrics import Metrics
-    from kgem.fit.search import SearchResult, Trial
+    from kgem.train.search import SearchResult, Trial
 
 __all__ = ["RANGE", "search"]
 
-RANGE = (1e-3, 1.0)  # of the shared strength: kgem.fit.search.STRENGTHS, without loading the engine
+RANGE = (1e-3, 1.0)  # of the shared strength: kgem.train.search.STRENGTHS, without loading the engine
 
 TRIALS = {
     "number": "int",
@@ -62,9 +62,9 @@ def search(
     """
     target = Target(as_json, as_csv, out, force)
     data = reading.load(graph, how)
-    from kgem.fit.search import RATES
-    from kgem.fit.search import search as run_search
-    from kgem.use.fitting import prepare, settings, validator
+    from kgem.runs.fitting import prepare, settings, validator
+    from kgem.train.search import RATES
+    from kgem.train.search import search as run_search
 
     overrides = {"model.score": model, "model.dim": dim, "seed": seed, "device": device}
     config = settings(None, overrides | ({} if epochs is None else {"pretrain.epochs": epochs}))

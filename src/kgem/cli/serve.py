@@ -33,7 +33,7 @@ def serve(
     each on disk before the page shows it. Ctrl-C stops the server.
     """
     _check_extra()
-    from kgem.use.serve.server import answer, bound, check_host, prepared
+    from kgem.serve.server import answer, bound, check_host, prepared
 
     check_host(host, allow_remote)
     with bound(host, port) as listening:

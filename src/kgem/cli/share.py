@@ -39,7 +39,7 @@ def report(
     The page needs nothing but itself, and its path is printed.
     """
     model = opened(run, device)
-    from kgem.use.report import check_target, default_target, write_report
+    from kgem.report.report import check_target, default_target, write_report
 
     target = out or default_target(run)
     check_target(target)
@@ -69,9 +69,9 @@ def export(
     pykeen: the weights of a PyKEEN model, its ids, and how to load them. No file is a pickle.
     """
     model = opened(run)
-    from kgem.use.artifact import find_model
-    from kgem.use.export import FORMATS
-    from kgem.use.export import export as write_tables
+    from kgem.answer.artifact import find_model
+    from kgem.runs.export import FORMATS
+    from kgem.runs.export import export as write_tables
 
     place = find_model(run)
     target = out or (run / "export" / to if place != run else run.with_name(f"{run.absolute().name}-{to}"))

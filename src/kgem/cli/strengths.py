@@ -13,7 +13,7 @@ from kgem.cli.output import Force, refuse_existing
 from kgem.cli.results import AsCsv, Figure, Out, Run, Target, opened, save_figure
 
 if TYPE_CHECKING:
-    from kgem.use.model import Model
+    from kgem.answer.model import Model
 
 __all__ = ["strengths"]
 
@@ -60,7 +60,7 @@ def strengths(
 
 
 def _strength_figure(model: Model, kind: KindChoice) -> Any:
-    from kgem.use.figures import strengths_figure
+    from kgem.report.figures import strengths_figure
 
     data = model.data
     learned = model.learned.entities if kind == KindChoice.entities else model.learned.relations
@@ -75,7 +75,7 @@ def _strength_rows(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]]
     """All symbols, the most regularised first, and how strengths follow frequency."""
     import numpy as np
 
-    from kgem.use.figures import fit_strengths
+    from kgem.report.figures import fit_strengths
 
     data = model.data
     if kind == KindChoice.entities:

@@ -18,7 +18,7 @@ from kgem.errors import InputError
 
 if TYPE_CHECKING:
     from kgem.data.growth import Changes
-    from kgem.use.growing import Given
+    from kgem.runs.update import Given
 
 ORIGIN = "update"
 _SHOWN = 5  # new labels told
@@ -71,8 +71,8 @@ def update(
     model = opened(folder)
     given = _read(facts, remove, how, quiet)
     with Progress("preparing"):
-        from kgem.use import run as running
-        from kgem.use.growing import new_folder, plan_update
+        from kgem.runs import run as running
+        from kgem.runs.update import new_folder, plan_update
 
         target = new_folder(folder) if out is None else out
         planned = plan_update(model, given, changed, folder)
@@ -96,7 +96,7 @@ def _overrides(named: Mapping[str, Any], given: Sequence[str], time_budget: str 
 
 def _check_target(out: Path, folder: Path, force: bool) -> None:
     """An error if the new run cannot begin there; the old one never gives way, not even by force."""
-    from kgem.use.run import check_free
+    from kgem.runs.run import check_free
 
     if out.resolve() in (folder.resolve(), folder.resolve().parent) or folder.resolve() in out.resolve().parents:
         what = "is the run that is updated; it is not overwritten"
@@ -106,7 +106,7 @@ def _check_target(out: Path, folder: Path, force: bool) -> None:
 
 def _read(facts: str | None, remove: str | None, how: reading.How, quiet: bool) -> Given:
     with reading.showing(str(facts or remove)):
-        from kgem.use.growing import read_given
+        from kgem.runs.update import read_given
 
         given = read_given(facts, remove, how)
     if not quiet:

@@ -14,7 +14,7 @@ from kgem.cli.console import can_draw, counted, plain, say
 from kgem.cli.progress import BETWEEN_LINES, duration
 
 if TYPE_CHECKING:
-    from kgem.use.run import Run
+    from kgem.runs.run import Run
 
 __all__ = ["Stop", "Watch", "asked_to_stop"]
 
@@ -87,13 +87,13 @@ class Watch(logging.Handler):
         logging.getLogger("kgem").removeHandler(self)
 
     def _longest(self, phase: str) -> int:
-        from kgem.use.budget import longest
+        from kgem.train.budget import longest
 
         return longest(self._run.training.phases.config, phase)
 
     def _told(self, record: Mapping[str, Any], bound: str) -> list[str]:
         """Speed, best MRR, time left."""
-        from kgem.use.budget import epochs_left
+        from kgem.train.budget import epochs_left
 
         seconds = self._seconds or 0.0
         best = [] if record["best"] is None else [f"best MRR {record['best']:.3f}"]

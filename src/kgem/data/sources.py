@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from kgem.data.catalog import CATALOG, entry, locate
-from kgem.data.files import STDIN, split_suffix
+from kgem.data.streams import STDIN, split_suffix
 from kgem.data.triples import FORMATS, ReadReport, read_triples
 from kgem.errors import ConfigError, DatasetError
 

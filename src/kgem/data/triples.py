@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kgem.data import delimited, openke, rdf, tables
-from kgem.data.files import STDIN, Source, split_suffix
+from kgem.data.formats import delimited, openke, rdf, tables
 from kgem.data.rows import FACT, Intake, Options, Problem, ReadReport, Triples
+from kgem.data.streams import STDIN, Source, split_suffix
 from kgem.errors import TriplesError
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ class Gradients(NamedTuple):
 
 
 class Objective(Protocol):
-    """What the algorithms of kgem.fit minimise."""
+    """What the algorithms of kgem.train minimise."""
 
     n_items: int  # what an epoch visits once: queries, or facts
     n_facts: int  # N', the unit of the loss

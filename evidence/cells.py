@@ -1,0 +1,171 @@
+"""A cell of Table 1: a graph, a model, a variant and a seed; its settings, its name, and its JSON file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evidence.documents import Document, read_document, read_folder
+from evidence.published import SharedStrength, published
+from kgem.config import Config
+from kgem.errors import ConfigError
+from kgem.runs.fitting import settings
+from kgem.runs.run import LENGTHS
+
+__all__ = [
+    "KIND",
+    "PAPER_GRAPHS",
+    "VARIANTS",
+    "Cell",
+    "cells",
+    "changed_settings",
+    "differing_settings",
+    "graph_name",
+    "is_idle",
+    "read_cell",
+    "read_cells",
+    "settings_of",
+]
+
+KIND = "kgem-table1-cell"
+PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
+VARIANTS = ("conventional", "em", "search")
+# What a run is on is written down, but does not make it another cell.
+CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is fitted and measured."""
+
+    data: str  # as it was given
+    model: str
+    dim: int
+    variant: str
+    seed: int
+    trials: int  # of a search
+
+    @property
+    def graph(self) -> str:
+        return graph_name(self.data)
+
+    @property
+    def name(self) -> str:
+        """Of the run folder and of the JSON file."""
+        return f"{self.graph}-{self.model}-{self.dim}-{self.variant}-{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.graph}, {self.model}, K = {self.dim}, {self.variant}, seed {self.seed}"
+
+    def strength(self, base: Config) -> SharedStrength:
+        """The shared strength of the conventional variant."""
+        return published().strength(self.graph, self.model, self.dim, base.pretrain.strength)
+
+    def settings(self, base: Config) -> Config:
+        """The base settings with what makes this cell; a search sets the strength of each trial later."""
+        chosen: dict[str, Any] = {"model.score": self.model, "model.dim": self.dim, "seed": self.seed}
+        if self.variant != "em":
+            chosen |= {
+                "pretrain.candidates": (1.0,),
+                "em.epochs": 0,
+                "retrain.epochs": 0,
+                "retrain.candidates": ((1.0, 0.0),),
+            }
+        if self.variant == "conventional":
+            chosen["pretrain.strength"] = self.strength(base).value
+        if self.variant == "search" and base.run.time_budget is not None:
+            chosen["run.time_budget"] = base.run.time_budget / self.trials
+        return settings(base, chosen)
+
+
+def graph_name(data: str) -> str:
+    """The name of a graph in names of files: that of the catalogue, or of its file or folder."""
+    path = Path(data.strip())
+    name = path.name.casefold() if path.is_dir() or not path.suffix else path.stem.casefold()
+    return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-.") or "graph"
+
+
+def cells(
+    data: Sequence[str],
+    models: Sequence[tuple[str, int]],
+    variants: Sequence[str],
+    seeds: Sequence[int],
+    trials: int,
+) -> list[Cell]:
+    """All combinations, graph by graph."""
+    unknown = [variant for variant in variants if variant not in VARIANTS]
+    if unknown:
+        raise ConfigError(f"no variant is called {unknown[0]!r}", remedy=f"one of {', '.join(VARIANTS)}")
+    named: dict[str, str] = {}
+    for given in data:
+        if named.setdefault(graph_name(given), given) != given:
+            what = f"{named[graph_name(given)]!r} and {given!r} would have the same name, {graph_name(given)}"
+            raise ConfigError(what, remedy="rename one of them, or give it in another command with other folders")
+    made = (
+        Cell(graph, model, dim, variant, seed, trials)
+        for graph in data
+        for model, dim in models
+        for seed in seeds
+        for variant in variants
+    )
+    return list(dict.fromkeys(made))
+
+
+def changed_settings(
+    document: Document, cell: Cell, base: Config, strengths: tuple[float, float] | None = None
+) -> list[str]:
+    """The settings that a cell was made with and would not be made with now; `strengths` is the range of a search.
+
+    More trials are no change: the proposals of a search are those of its seed, range and outcomes so far, so it can be
+    made longer.
+    """
+    wanted = {"variant": cell.variant, "config": cell.settings(base).model_dump(mode="json")}
+    free = LENGTHS if document["config"]["run"].get("time_budget") is not None else set()
+    changed = [name for name in differing_settings(wanted, document) if name not in free]
+    if cell.variant == "search":
+        other_range = strengths is not None and tuple(document["strengths"]) != tuple(strengths)
+        changed += ["--strengths"] if other_range else []
+        changed += ["--trials"] if len(document["trials"]) > cell.trials else []
+    return changed
+
+
+def differing_settings(one: Document, other: Document) -> list[str]:
+    """The settings by which two cells differ; one that only one of them has is such a setting."""
+    mine, theirs, nothing = settings_of(one), settings_of(other), object()
+    return [name for name in {**mine, **theirs} if mine.get(name, nothing) != theirs.get(name, nothing)]
+
+
+def settings_of(document: Document) -> dict[str, Any]:
+    """The settings that made a cell what it is, by their dotted names, as they were written.
+
+    A setting that came after the cell was made is missing, and not what it would be now; only products were exact
+    before they could be rounded. How a cell was carried out is left out: its figures then differ by the order of sums
+    at most. So is what belongs to phases that it does not have.
+    """
+    config = document.get("config", {})
+    free = CARRIED_OUT | ({"pretrain.strength"} if document["variant"] == "search" else set())
+    found: dict[str, Any] = {"run.products": "exact"} if config else {}
+    for name, value in config.items():
+        found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
+    return {name: value for name, value in found.items() if name not in free and not is_idle(name, config)}
+
+
+def is_idle(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a setting is of a phase that has no epochs: all but their number is without effect."""
+    phase, _, setting = name.partition(".")
+    return phase in ("em", "retrain") and config[phase].get("epochs") == 0 and setting != "epochs"
+
+
+def read_cell(path: Path) -> dict[str, Any]:
+    """A cell's JSON."""
+    return read_document(path, KIND)
+
+
+def read_cells(folder: Path) -> list[dict[str, Any]]:
+    """All cells in a folder, by name."""
+    return read_folder(folder, KIND)

@@ -1,0 +1,223 @@
+"""Does the model know when it does not know: calibration on test, and doubt against error.
+
+Doubt is measured on the distribution over answers that ranks are made from: the other known answers are left out.
+All measures have the mode's temperature, as the probabilities that users are told. `confidence` is the probability of
+the first answer, `entropy` that of the distribution. Of the posterior, `information` is the part of the entropy that
+comes from not knowing the vectors (the entropy of the averaged distribution less the average entropy), `spread` the
+standard deviation of the first answer's probability over samples, relative to its mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from evidence.documents import Document
+from evidence.naming import about, stem
+from evidence.origin import evidence
+from evidence.tables import Table
+from kgem.answer.fitted import MODES
+from kgem.answer.model import Model
+from kgem.evaluate.calibration import ece_by_chance, measure
+from kgem.evaluate.metrics import frequency_bin, frequency_names
+from kgem.evaluate.ranking import Scorer, TableScorer, known_cells
+
+__all__ = ["KIND", "area_under_roc", "calibration_document", "calibration_table", "doubt", "doubt_table"]
+
+KIND = "kgem-calibration"
+MOST = 10_000  # questions that are asked; more say nothing new
+BLOCK_CELLS = 2**20  # scores at a time
+DECILES = 10
+MEANS = {"right": ".1%", "confidence": ".1%", "information": ".3f", "spread": ".2f"}  # that are told of each bin
+OF_DOUBT = ("confidence", "entropy", "information", "spread")
+KEPT = (*OF_DOUBT, "right")  # means of each bin
+FEWEST, FEWEST_OF_EACH = 30, 5  # questions, and of right and of wrong ones, that an area under the curve is told for
+
+Floats = npt.NDArray[np.float64]
+Signals = dict[str, Floats]  # one number per question
+
+
+def calibration_document(
+    cell: Document, model: Model, command: str, progress: Callable[[str, int, int], None], seed: int = 0
+) -> dict[str, Any]:
+    """The JSON of a fit: for each mode its calibration, and how well its doubt foretells its errors."""
+    data = model.data
+    facts = data.reciprocal(data.test)
+    if len(facts) > MOST:
+        facts = facts[np.sort(np.random.default_rng(seed).choice(len(facts), MOST, replace=False))]
+    modes = {}
+    for place, mode in enumerate(MODES):
+        progress(f"calibration, {mode}", place, len(MODES))
+        found = measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode)).to_dict()
+        signals = doubt(model, facts, mode)
+        by_chance = ece_by_chance(signals["confidence"], np.random.default_rng(seed))
+        modes[mode] = {
+            "calibration": {name: value for name, value in found.items() if name != "curve_pairs"},
+            "ece_by_chance": {"mean": by_chance[0], "most": by_chance[1]},
+            **_foretold(signals, data.entity_counts[facts[:, 0]]),
+        }
+    content = {
+        **{key: cell[key] for key in ("seed", "run")},
+        "cell": cell["name"],
+        "questions": len(facts),
+        "modes": modes,
+    }
+    return evidence(KIND, cell, command, content, name=f"{stem(cell)}-{cell['seed']}")
+
+
+@torch.no_grad()
+def doubt(model: Model, facts: npt.NDArray[Any], mode: str) -> Signals:
+    """For each fact's question what the mode says of its doubt, whether its first answer is right, and 1 / rank."""
+    scorer, temperature = model.scorer(mode), model.temperature(mode)
+    samples = [TableScorer(sample) for sample in model.samples] if mode == "bayes" else []
+    parts: list[dict[str, Tensor]] = []
+    for block, targets, mask in _blocks(model, facts):
+        scores = _scores(scorer, block, mask)
+        own = scores.gather(1, targets[:, None])
+        logs = (scores / temperature).log_softmax(1)
+        confidence, first = logs.exp().max(1)
+        part = {
+            "confidence": confidence,
+            "entropy": _entropy(logs),
+            "reciprocal_rank": (scores >= own).sum(1).reciprocal(),  # the target itself counts once: the paper's rank
+        }
+        part["right"] = (part["reciprocal_rank"] == 1).to(part["entropy"].dtype)
+        if samples:
+            sampled = torch.stack([_scores(sample, block, mask) for sample in samples])  # (S, b, N_e)
+            each = (sampled / temperature).log_softmax(2)
+            mean = each.logsumexp(0) - np.log(len(samples))
+            part["information"] = _entropy(mean) - _entropy(each).mean(0)
+            first_answer = each.gather(2, first.expand(len(samples), -1)[:, :, None])[:, :, 0].exp()  # (S, b)
+            part["spread"] = first_answer.std(0, correction=0) / first_answer.mean(0)
+        parts.append(part)
+    return {name: torch.cat([part[name] for part in parts]).double().cpu().numpy() for name in parts[0]}
+
+
+def _blocks(model: Model, facts: npt.NDArray[Any]) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor, Tensor]]:
+    """Some facts at a time: heads and relations (b,), tails (b,), and which cells (b, N_e) are other known answers."""
+    n, device = model.data.n_entities, model.point.entities.device
+    size = max(1, BLOCK_CELLS // (n * (model.n_samples + 2)))
+    for start in range(0, len(facts), size):
+        part = facts[start : start + size].astype(np.int64)
+        heads, relations, tails = (torch.from_numpy(column.copy()).to(device) for column in part.T)
+        rows, known = known_cells(part, model.data.filter_index)
+        mask = torch.zeros(len(part), n, dtype=torch.bool, device=device)
+        mask[torch.from_numpy(rows).to(device), torch.from_numpy(known).to(device)] = True
+        mask[torch.arange(len(part), device=device), tails] = False
+        yield (heads, relations), tails, mask
+
+
+def _scores(scorer: Scorer, block: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    """Scores (b, N_e) with the other known answers at -inf."""
+    scores = scorer.like.new_empty(mask.shape)
+    scorer.prepare(*block)(0, scorer.n_entities, scores)
+    return scores.masked_fill_(mask, -torch.inf)
+
+
+def _entropy(logs: Tensor) -> Tensor:
+    """In nats, of the distributions whose logarithms are in the last dimension."""
+    return -(logs.exp() * logs).nan_to_num_(0.0).sum(-1)
+
+
+def _foretold(signals: Signals, asked: npt.NDArray[Any]) -> dict[str, Any]:
+    """How far doubt goes with error: over all questions, in tenths, and by how often the asked entity occurs."""
+    wrong = signals["right"] < 1
+    doubts = {"confidence": -signals["confidence"]} | {
+        name: signals[name] for name in ("entropy", "information", "spread") if name in signals
+    }
+    return {
+        "right": float(signals["right"].mean()),
+        "foretells": {name: area_under_roc(values, wrong) for name, values in doubts.items()},
+        "tenths": _tenths(signals),
+        "bins": list(_by_asked(signals, doubts, frequency_bin(asked))),
+    }
+
+
+def _tenths(signals: Signals) -> dict[str, list[float]]:
+    """The questions from the surest to the most doubtful tenth: mean entropy, share right, MRR."""
+    parts = np.array_split(np.argsort(signals["entropy"], kind="stable"), DECILES)
+    names = {"entropy": "entropy", "right": "right", "mrr": "reciprocal_rank"}
+    return {name: [float(signals[key][part].mean()) for part in parts if len(part)] for name, key in names.items()}
+
+
+def _by_asked(signals: Signals, doubts: Mapping[str, Floats], place: npt.NDArray[Any]) -> Iterator[dict[str, Any]]:
+    kept: list[str] = [name for name in KEPT if name in signals]
+    for i, name in enumerate(frequency_names()):
+        here = place == i
+        if here.any():
+            means: dict[str, float] = {key: float(signals[key][here].mean()) for key in kept}
+            wrong = signals["right"][here] < 1
+            enough = len(wrong) >= FEWEST and min(wrong.sum(), (~wrong).sum()) >= FEWEST_OF_EACH
+            areas = {key: area_under_roc(values[here], wrong) for key, values in doubts.items()}
+            foretells = areas if enough else dict.fromkeys(areas)
+            yield {"bin": name, "n": int(here.sum()), **means, "foretells": foretells}
+
+
+def area_under_roc(values: Floats, wrong: npt.NDArray[np.bool_]) -> float | None:
+    """The probability that a wrong answer had the higher value than a right one, ties halved; None without both."""
+    n_wrong = int(wrong.sum())
+    n_right = len(wrong) - n_wrong
+    if not n_wrong or not n_right:
+        return None
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks = (ends - (counts - 1) / 2)[place]  # from 1, the mean of those that are equal
+    return float((ranks[wrong].sum() - n_wrong * (n_wrong + 1) / 2) / (n_wrong * n_right))
+
+
+def calibration_table(documents: Iterable[Document]) -> Table:
+    """A row per fit and mode."""
+    lines: list[list[str]] = []
+    bold: set[tuple[int, int]] = set()
+    for document in documents:
+        name = f"{about(document)}, seed {document['seed']}"
+        for mode, found in document["modes"].items():
+            figures = found["calibration"]
+            foretells = found["foretells"]
+            chance = found["ece_by_chance"]
+            kept = [*(f"{figures[key]:.3f}" for key in ("ece_before", "ece")), f"{chance['mean']:.3f}"]
+            kept += [f"{figures[key]:.3f}" for key in ("log_loss_before", "log_loss")]
+            if figures["ece"] <= chance["most"]:
+                bold.add((len(lines), 5))
+            areas = [_area(foretells.get(key)) for key in OF_DOUBT]
+            lines.append([name, mode, f"{found['right']:.1%}", f"{figures['temperature']:.3g}", *kept, *areas])
+            name = ""
+    columns = ["fit", "mode", "first answers right", "T", "ECE, T = 1", "ECE", "by chance"]
+    columns += ["log loss, T = 1", "log loss", *OF_DOUBT]
+    note = (
+        f"T was fitted on validation, the rest is on test: on {MOST:,} questions of it, drawn once, where it has more. "
+        "By chance: the ECE that probabilities which are just right would have on so many questions, on average; bold "
+        "where ours is no higher than theirs is in 95 of 100 draws. The last four columns: the probability that a "
+        "wrong first answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance), by "
+        "measure of doubt, all with T."
+    )
+    return Table("Calibration", columns, lines, 2, frozenset(bold), [note])
+
+
+def doubt_table(documents: Iterable[Document], mode: str = "bayes") -> Table:
+    """Doubt of the posterior by how often the asked entity occurs in training."""
+    lines = []
+    for document in documents:
+        name = f"{about(document)}, seed {document['seed']}"
+        for row in document["modes"][mode]["bins"]:
+            means = [f"{row[key]:{form}}" for key, form in MEANS.items()]
+            areas = [_area(row["foretells"].get(key)) for key in OF_DOUBT]
+            lines.append([name, row["bin"], f"{row['n']:,}", *means, *areas])
+            name = ""
+    columns = ["fit", "training facts of the asked entity", "questions", "first answers right", "mean confidence"]
+    columns += ["information, nats", "spread", *OF_DOUBT]
+    notes = [
+        f"Mode {mode}, with its temperature: means of each bin, and in the last columns how well each measure of doubt "
+        f"foretells errors there, as above. None for fewer than {FEWEST} questions, or fewer than {FEWEST_OF_EACH} of "
+        "them right or wrong. Confidence and entropy need no posterior, information and spread do."
+    ]
+    return Table("Doubt by frequency", columns, lines, 2, frozenset(), notes)
+
+
+def _area(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

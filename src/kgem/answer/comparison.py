@@ -1,0 +1,107 @@
+"""Two models on the same facts: the difference of their MRRs and a bootstrap interval of it.
+
+What is drawn again and again, with replacement, are facts: the two questions of a fact (its tail, its head) stay
+together, and so do the two models' answers to them. The interval says what another test set of this kind could show;
+it says nothing about another seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kgem.answer.fitted import Fitted
+from kgem.errors import InputError
+from kgem.evaluate.metrics import Metrics, summarise
+from kgem.evaluate.ranking import MEMORY, rank
+
+__all__ = ["Difference", "bootstrap_interval", "difference", "fact_scores", "fact_values", "same_facts"]
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+CELLS = 2**22  # facts drawn at a time
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher the second MRR is."""
+
+    value: float
+    low: float
+    high: float
+    level: float  # of the interval from low to high
+    n: int  # facts
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return self.low > 0 or self.high < 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"clear": self.clear}
+
+
+def same_facts(first: Fitted, second: Fitted) -> None:
+    """An error unless both models were fitted to the same graph with the same splits."""
+    if first.data.content_hash != second.data.content_hash:
+        raise InputError(
+            f"the models are of different graphs or splits: {first.data.name!r} and {second.data.name!r}",
+            remedy="fit both to the same folder with train, valid and test, or split with the same seed",
+        )
+
+
+def fact_values(
+    model: Fitted,
+    split: str = "test",
+    mode: str = "auto",
+    *,
+    memory: int = MEMORY,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Metrics, Floats]:
+    """The figures of a split, and the mean reciprocal rank of each fact's two questions: (n,)."""
+    data, facts = model.data, model.data.split(split)
+    if not len(facts):
+        raise InputError(f"{data.name} has no facts in {split}", remedy="compare on another split")
+    ranks = rank(model.scorer(mode), data.reciprocal(facts), data.filter_index, memory=memory, on_progress=progress)
+    worst = ranks.of("pessimistic")
+    return summarise(worst), fact_scores(worst)
+
+
+def fact_scores(ranks: npt.NDArray[Any]) -> Floats:
+    """Ranks of facts and, below them, of their reciprocals (2n,) to mean reciprocal ranks (n,)."""
+    sides: Floats = (1.0 / np.asarray(ranks, dtype=np.float64)).reshape(2, -1)
+    mean: Floats = sides.mean(axis=0)
+    return mean
+
+
+def difference(
+    first: Floats, second: Floats, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = LEVEL
+) -> Difference:
+    """The mean of second - first over paired facts (n,) each, with its bootstrap interval."""
+    if first.shape != second.shape or not len(first):
+        raise InputError(f"{len(first)} and {len(second)} facts cannot be paired", remedy="rank the same facts")
+    gains = second - first
+    low, high = bootstrap_interval(gains, rng, resamples=resamples, level=level)
+    return Difference(float(gains.mean()), low, high, level, len(gains))
+
+
+def bootstrap_interval(
+    values: Floats, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = LEVEL
+) -> tuple[float, float]:
+    """Percentile interval of the mean of values (n,), drawn anew with replacement `resamples` times."""
+    n, at_once = len(values), max(1, CELLS // len(values))
+    means = np.concatenate(
+        [
+            values[rng.integers(n, size=(min(at_once, resamples - start), n))].mean(axis=1)
+            for start in range(0, resamples, at_once)
+        ]
+    )
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

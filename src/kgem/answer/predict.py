@@ -1,0 +1,369 @@
+"""Answers to (h, r, ?), (?, r, t) and (h, ?, t): probability, and credible intervals of it and of the rank.
+
+The probability of an answer is softmax(scores / T) over all entities with the temperature of the mode. It says which
+tail (or head), given that there is one; not whether there is one. Of a relation it says how probable the tail is given
+head and that relation: the model has no distribution over relations, so these need not sum to one. The entity that is
+asked about is no candidate unless training has the relation so often enough (`Fitted.loops`).
+
+The intervals are those of the same probability, and rank, under samples of q. Over q a probability is so skewed that
+its standard deviation often exceeds it, which is why there is none here. The interval need not contain the probability
+of mode `point`, whose tables are not q's: the two then disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kgem.answer.fitted import Fitted
+from kgem.data.dataset import LongArray, Vocabulary
+from kgem.errors import InputError
+from kgem.evaluate.ranking import TableScorer, known_cells
+from kgem.model.embeddings import Embeddings
+
+__all__ = ["MEANING", "Answer", "Prediction", "Query", "Similar", "predict", "predict_many", "similar"]
+
+INTERVAL = ((0.05, math.floor), (0.95, math.ceil))  # credible: quantiles over samples of q, rounded outwards
+BLOCK_BYTES = 64 * 2**20  # scores of all samples for a block of queries
+COUNTED = 32  # answers up to which it is faster to count those above each than to sort
+
+Cells = tuple[LongArray, LongArray]  # rows and columns
+
+MEANING = {
+    "tail": "which tail, given that there is one",
+    "head": "which head, given that there is one",
+    "relation": "the probability of the tail given head and that relation; not a distribution over relations",
+}
+
+
+class Query(NamedTuple):
+    """A question: labels for two of the three, None for what is asked."""
+
+    head: str | None = None
+    relation: str | None = None
+    tail: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """Which of the three is asked for."""
+        missing = [name for name, label in self._asdict().items() if label is None]
+        if len(missing) != 1:
+            given = ", ".join(name for name in self._fields if name not in missing) or "nothing"
+            raise InputError(f"a question must give two of head, relation, tail, not {given}", remedy="give just two")
+        return missing[0]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer and how sure the model is of it."""
+
+    label: str
+    probability: float  # see MEANING
+    low: float | None  # 5 % quantile of the probability over samples of q; None if not asked for
+    high: float | None  # 95 % quantile
+    rank_low: int | None  # 5 % quantile of its rank over samples of q, among what could be listed
+    rank_high: int | None  # 95 % quantile
+    frequency: int  # occurrences in training
+    known: str | None  # the split that has the fact, or None
+
+
+@dataclass(frozen=True)
+class Prediction(Sequence[Answer]):
+    """The answers to a question, most probable first."""
+
+    query: Query
+    mode: str
+    temperature: float
+    entropy: float | None  # predictive entropy of the question in nats; None for relations
+    answers: tuple[Answer, ...]
+
+    @property
+    def asked(self) -> str:
+        return self.query.asked
+
+    @property
+    def meaning(self) -> str:
+        """What the probabilities mean."""
+        return MEANING[self.asked]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __iter__(self) -> Iterator[Answer]:
+        return iter(self.answers)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.answers[place]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **self.query._asdict(),
+            "asked": self.asked,
+            "meaning": self.meaning,
+            "mode": self.mode,
+            "temperature": self.temperature,
+            "entropy": self.entropy,
+            "answers": [asdict(answer) for answer in self.answers],
+        }
+
+
+@dataclass(frozen=True)
+class Similar:
+    """An entity whose vector points the same way."""
+
+    label: str
+    cosine: float
+    frequency: int
+
+
+def predict(
+    model: Fitted,
+    head: str | None = None,
+    relation: str | None = None,
+    tail: str | None = None,
+    *,
+    top: int = 10,
+    new_only: bool = False,
+    mode: str = "auto",
+    uncertainty: bool = True,
+) -> Prediction:
+    """The `top` most probable answers to one question; `new_only` leaves out what the graph has."""
+    query = Query(head, relation, tail)
+    return predict_many(model, [query], top=top, new_only=new_only, mode=mode, uncertainty=uncertainty)[0]
+
+
+def predict_many(
+    model: Fitted,
+    queries: Sequence[Query],
+    *,
+    top: int = 10,
+    new_only: bool = False,
+    mode: str = "auto",
+    uncertainty: bool = True,
+) -> list[Prediction]:
+    """The answers to many questions, scored in blocks."""
+    if top < 1:
+        raise InputError(f"cannot list {top} answers", remedy="ask for at least one")
+    asking = _Asking(model, model.resolve(mode), top, new_only, uncertainty)
+    asked = [query.asked for query in queries]
+    answered: list[Prediction | None] = [None] * len(queries)
+    entity_places = [i for i, what in enumerate(asked) if what != "relation"]
+    ids = np.array([_entity_query(model, queries[i]) for i in entity_places], dtype=np.int64).reshape(-1, 2)
+    for start in range(0, len(ids), asking.block):
+        places = entity_places[start : start + asking.block]
+        predictions = asking.entities([queries[i] for i in places], ids[start : start + asking.block])
+        for place, prediction in zip(places, predictions, strict=True):
+            answered[place] = prediction
+    for place in (i for i, what in enumerate(asked) if what == "relation"):
+        answered[place] = asking.relations(queries[place])
+    return [prediction for prediction in answered if prediction is not None]
+
+
+@torch.no_grad()
+def similar(model: Fitted, entity: str, top: int = 10, mode: str = "auto") -> list[Similar]:
+    """The entities whose vectors have the highest cosine with that of this one."""
+    if top < 1:
+        raise InputError(f"cannot list {top} entities", remedy="ask for at least one")
+    place, table = model.data.entities.id(entity), model.tables(mode).entities
+    sizes = torch.linalg.vector_norm(table, dim=1)  # (N_e,)
+    # As one product: torch's cosine_similarity takes ten times as long.
+    cosines = torch.mv(table, table[place]) / (sizes * sizes[place]).clamp_min(torch.finfo(table.dtype).tiny)
+    cosines[place] = -torch.inf
+    values, ids = cosines.topk(min(top, len(table) - 1))
+    return [
+        Similar(model.data.entities[i], value, int(model.data.entity_counts[i]))
+        for i, value in zip(ids.tolist(), values.tolist(), strict=True)
+    ]
+
+
+def _entity_query(model: Fitted, query: Query) -> tuple[int, int]:
+    """(h, r, ?) as it is; (?, r, t) as (t, r^-1, ?)."""
+    entities, data = model.data.entities, model.data
+    relation = data.relations.id(str(query.relation))
+    if query.tail is None:
+        return entities.id(str(query.head)), relation
+    return entities.id(query.tail), relation + data.n_relations
+
+
+@dataclass(frozen=True, eq=False)
+class _Asking:
+    """How questions are to be answered."""
+
+    model: Fitted
+    mode: str
+    top: int
+    new_only: bool
+    uncertainty: bool
+
+    @property
+    def block(self) -> int:
+        """Questions per block."""
+        like = self.model.point.entities
+        tables = 2 + (self.model.n_samples if self._sampled else 0)
+        return max(1, BLOCK_BYTES // (tables * len(like) * like.element_size()))
+
+    @property
+    def _sampled(self) -> bool:
+        return self.uncertainty or self.mode == "bayes"
+
+    @torch.no_grad()
+    def entities(self, queries: Sequence[Query], ids: LongArray) -> list[Prediction]:
+        """Answers to a block of (h, r, ?), given as ids (b, 2) with reciprocal relations."""
+        data = self.model.data
+        logs, sampled = self._logs(ids)
+        entropy = -(logs.exp() * logs).nan_to_num(0.0).sum(1)
+        hidden = known_cells(ids, data.filter_index) if self.new_only else None
+        picked = self._pick(logs, sampled, hidden)
+        known = self._splits(ids, picked.places)
+        return [
+            self._told(query, data.entities, data.entity_counts, picked, row, nats, known)
+            for row, (query, nats) in enumerate(zip(queries, entropy.tolist(), strict=True))
+        ]
+
+    @torch.no_grad()
+    def relations(self, query: Query) -> Prediction:
+        """Which relation: each r by the probability of the tail given (h, r)."""
+        data = self.model.data
+        head, tail = data.entities.id(str(query.head)), data.entities.id(str(query.tail))
+        ids = np.stack([np.full(data.n_relations, head), np.arange(data.n_relations)], axis=1)
+        blocks = []
+        for start in range(0, len(ids), self.block):
+            logs, sampled = self._logs(ids[start : start + self.block])
+            blocks.append((logs[None, :, tail], None if sampled is None else sampled[:, None, :, tail]))
+        every = torch.cat([logs for logs, _ in blocks], 1)  # (1, N_r)
+        sampled_blocks = [sampled for _, sampled in blocks if sampled is not None]
+        splits = self._splits(ids, [[tail]] * len(ids))
+        known = {(0, relation): split for (relation, _), split in splits.items()}
+        found = np.array([relation for _, relation in known], dtype=np.int64)
+        hidden = (np.zeros_like(found), found) if self.new_only else None
+        picked = self._pick(every, torch.cat(sampled_blocks, 2) if sampled_blocks else None, hidden)
+        return self._told(query, data.relations, data.relation_counts, picked, 0, None, known)
+
+    def _logs(self, ids: LongArray) -> tuple[Tensor, Tensor | None]:
+        """Log probabilities in this mode (b, N_e) and, where wanted, under every sample of q (S, b, N_e)."""
+        heads, relations = self._put(ids[:, 0]), self._put(ids[:, 1])
+        temperature = self.model.temperature(self.mode)
+        never = tuple(map(self._put, self.model.self_answers(ids)))
+        sampled = self._sample_scores(heads, relations) if self._sampled else None
+        if self.mode == "bayes" and sampled is not None:
+            average = sampled.softmax(2).mean(0)
+            scores = average.clamp_min_(torch.finfo(average.dtype).tiny).log_()
+        else:
+            scorer = self.model.scorer(self.mode)
+            scores = scorer.like.new_empty(len(ids), scorer.n_entities)
+            scorer.prepare(heads, relations)(0, scorer.n_entities, scores)
+        scores[never] = -torch.inf
+        logs = scores.div_(temperature).log_softmax(1)
+        if not self.uncertainty or sampled is None:
+            return logs, None
+        sampled[:, never[0], never[1]] = -torch.inf
+        # The scale of q's scores is that of its means; the re-trained tables have another.
+        scale = temperature if self.mode == "bayes" else self.model.temperature("mean")
+        return logs, sampled.div_(scale).log_softmax(2)
+
+    def _sample_scores(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """f(h, r, t) for all t under every sample of q: (S, b, N_e)."""
+        models = self.model.samples
+        scores = models[0].entities.new_empty(len(models), len(heads), models[0].n_entities)
+        for sample, out in zip(models, scores, strict=True):
+            _score(sample, heads, relations, out)
+        return scores
+
+    def _pick(self, logs: Tensor, sampled: Tensor | None, hidden: Cells | None) -> _Picked:
+        """The best of each row of (b, n), without the hidden cells; sampled (S, b, n) tells how sure that is."""
+        if hidden is not None:
+            rows, columns = self._put(hidden[0]), self._put(hidden[1])
+            logs[rows, columns] = -torch.inf
+            if sampled is not None:
+                sampled[:, rows, columns] = -torch.inf
+        best, places = logs.topk(min(self.top, logs.shape[1]), dim=1)  # (b, k)
+        left = torch.isfinite(best).sum(1).tolist()  # fewer than asked for, if all others are hidden
+        listed = [row[:n] for row, n in zip(places.tolist(), left, strict=True)]
+        if sampled is None:
+            return _Picked(listed, best.exp().tolist(), None)
+        shares = sampled.gather(2, places.expand(len(sampled), -1, -1)).exp()  # (S, b, k)
+        return _Picked(listed, best.exp().tolist(), (*_interval(shares), *_interval(_ranks(sampled, places))))
+
+    def _told(
+        self,
+        query: Query,
+        vocabulary: Vocabulary,
+        counts: LongArray,
+        picked: _Picked,
+        row: int,
+        entropy: float | None,
+        known: dict[tuple[int, int], str],
+    ) -> Prediction:
+        """A row of what was picked, in labels."""
+        low, high, rank_low, rank_high = (each[row] for each in picked.doubt) if picked.doubt else ([], [], [], [])
+        answers = [
+            Answer(
+                label=vocabulary[place],
+                probability=picked.shares[row][i],
+                low=low[i] if low else None,
+                high=high[i] if high else None,
+                rank_low=int(rank_low[i]) if rank_low else None,
+                rank_high=int(rank_high[i]) if rank_high else None,
+                frequency=int(counts[place]),
+                known=known.get((row, place)),
+            )
+            for i, place in enumerate(picked.places[row])
+        ]
+        return Prediction(query, self.mode, self.model.temperature(self.mode), entropy, tuple(answers))
+
+    def _splits(self, ids: LongArray, answers: list[list[int]]) -> dict[tuple[int, int], str]:
+        """The split that has each known answer, by (row, entity); training first where several do."""
+        found: dict[tuple[int, int], str] = {}
+        n = self.model.data.n_entities
+        cells = np.array([row * n + place for row, places in enumerate(answers) for place in places], dtype=np.int64)
+        for split, index in reversed(self.model.split_indexes.items()):
+            rows, tails = known_cells(ids, index)
+            here = np.intersect1d(cells, rows * n + tails)
+            found |= {(cell // n, cell % n): split for cell in here.tolist()}
+        return found
+
+    def _put(self, array: LongArray) -> Tensor:
+        return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.model.point.entities.device)
+
+
+class _Picked(NamedTuple):
+    """The answers to a block of questions, nested lists (b, k)."""
+
+    places: list[list[int]]  # (b, at most k)
+    shares: list[list[float]]
+    doubt: tuple[list[list[float]], ...] | None  # low and high probability, low and high rank
+
+
+def _interval(values: Tensor) -> Iterator[list[list[float]]]:
+    """The ends of the credible interval of values (S, b, k), each nested lists (b, k)."""
+    ordered = values.sort(0).values
+    for share, rounded in INTERVAL:
+        yield ordered[rounded(share * (len(ordered) - 1))].tolist()
+
+
+def _ranks(scores: Tensor, answers: Tensor) -> Tensor:
+    """How many of the scores (S, b, n) are at least as high as each answer's, itself included: (S, b, k)."""
+    own = scores.gather(2, answers.expand(len(scores), -1, -1)).cpu().numpy()  # (S, b, k)
+    every, ranks = scores.cpu().numpy(), np.empty(own.shape, dtype=np.int64)
+    # A row at a time, because few of its scores reach the lowest answer: ten times as fast as to place all of them.
+    for place in np.ndindex(own.shape[:2]):
+        row, mine = every[place], own[place]
+        near = row[row >= mine.min()]
+        if len(mine) <= COUNTED:
+            ranks[place] = [np.count_nonzero(near >= score) for score in mine]
+        else:
+            near.sort()
+            ranks[place] = len(near) - np.searchsorted(near, mine)
+    return torch.from_numpy(ranks)
+
+
+def _score(model: Embeddings, heads: Tensor, relations: Tensor, out: Tensor) -> None:
+    """Write f(h, r, t) for all t into (b, N_e)."""
+    TableScorer(model).prepare(heads, relations)(0, model.n_entities, out)

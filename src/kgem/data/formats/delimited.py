@@ -1,0 +1,201 @@
+"""Facts as lines of text: TSV (no quoting at all) and CSV (quoted as in RFC 4180), read in large blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+from polars.exceptions import ComputeError
+
+from kgem.data.formats.quoting import NUL_MARK, Page, quoted_page
+from kgem.data.rows import FACT, Intake, Layout, Problem, choose, width_reason, width_remedy
+from kgem.data.streams import Source, writing
+from kgem.errors import TriplesError
+
+__all__ = ["decoded", "plain_pages", "read_csv", "read_tsv", "write_csv", "write_tsv"]
+
+BLOCK = 1 << 24  # bytes taken in at a time
+LONGEST = 1 << 24  # bytes of one row; more is not a table of facts, and bounds the memory
+BOM = b"\xef\xbb\xbf"
+
+
+def read_tsv(source: Source, intake: Intake) -> None:
+    """Rows end with a newline, fields with a tab; quotes and '#' are letters like any other."""
+    with source.open() as stream:
+        _take_pages(plain_pages(stream, intake), intake, separator="\t")
+
+
+def read_csv(source: Source, intake: Intake) -> None:
+    """Fields end with a comma; a field in double quotes may hold commas, newlines and doubled quotes."""
+    with source.open() as stream:
+        _take_pages(_csv_pages(stream, intake), intake, separator=",")
+
+
+def write_tsv(frame: pl.DataFrame, target: Path) -> None:
+    """Labels as they are; a label with a tab or a line break is an error, for TSV cannot hold it."""
+    for column in frame.columns:
+        _refuse(frame, column, target)
+    with writing(target) as stream:
+        if frame["head"][0].startswith("\ufeff"):
+            stream.write(BOM)  # a reader takes the first one away
+        frame.write_csv(stream, include_header=False, separator="\t", quote_style="never", null_value="")
+
+
+def write_csv(frame: pl.DataFrame, target: Path) -> None:
+    """Every field in quotes: nothing in a label can be taken for anything else."""
+    with writing(target) as stream:
+        frame.with_columns(pl.all().fill_null("")).write_csv(stream, include_header=False, quote_style="always")
+
+
+def _refuse(frame: pl.DataFrame, column: str, target: Path) -> None:
+    broken = frame[column].str.contains(r"[\t\n\r]").arg_true()
+    if len(broken):
+        row = int(broken[0])
+        what = f"the {column} of row {row + 1} has a tab or a line break: {frame[column][row]!r}"
+        raise TriplesError(what, where=str(target), remedy="TSV cannot hold it: write CSV or Parquet instead")
+
+
+def _buffers(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Blocks of a stream, without the byte order mark, and whether it was the last."""
+    start = stream.read(BLOCK)
+    while 0 < len(start) < len(BOM) and (more := stream.read(BLOCK)):
+        start += more
+    block = start.removeprefix(BOM)
+    while following := stream.read(BLOCK):
+        yield block, False
+        block = following
+    yield block, True
+
+
+def plain_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
+    """Each line is a row."""
+    rest, line = b"", 1
+    for block, final in _buffers(stream):
+        text = rest + block if rest else block
+        end = len(text) if final else text.rfind(b"\n") + 1
+        page = Page.of_lines(text[:end], line)
+        rest, line = text[end:], line + page.n_lines
+        _bound(rest, line, intake, LONGEST)
+        yield page
+
+
+def _csv_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
+    """A row ends with a newline that is not between quotes; blocks without quotes are split at lines."""
+    rest, line = b"", 1
+    for block, final in _buffers(stream):
+        text = rest + block if rest else block
+        if b'"' in text:
+            page, end = quoted_page(text, line, final, give_up=len(text) > LONGEST + BLOCK)
+        else:
+            end = len(text) if final else text.rfind(b"\n") + 1
+            page = Page.of_lines(text[:end], line)
+        rest, line = text[end:], line + page.n_lines
+        _bound(rest, line, intake, LONGEST + BLOCK if b'"' in rest else LONGEST)
+        yield page
+
+
+def _bound(rest: bytes, line: int, intake: Intake, limit: int) -> None:
+    if len(rest) > limit:
+        problem = Problem(line, f"a line of more than {LONGEST >> 20} MiB", "this is not a text file of facts")
+        raise intake.error(problem, may_skip=False)
+
+
+def _take_pages(pages: Iterator[Page], intake: Intake, separator: str) -> None:
+    layout: Layout | None = None
+    for page in pages:
+        if layout is None and page.rows:
+            layout = _layout(page, intake, separator)
+            page = page.without_first() if intake.options.has_header else page
+        if layout is not None and page.rows:
+            _take(page, intake, layout, separator)
+
+
+def _layout(page: Page, intake: Intake, separator: str) -> Layout:
+    """From the header, from the first row if columns are chosen by number, else head, relation, tail."""
+    options = intake.options
+    n_names = len(options.names)
+    if options.columns is None and not options.has_header:
+        return Layout(n_names, tuple(range(n_names)), options.names)
+    first = _slow_fields(page, 0, separator)
+    if isinstance(first, Problem):
+        raise intake.error(first, may_skip=False)
+    names = first if options.has_header else None
+    return choose(len(first), names, options, f"{intake.source}:{page.line(0)}")
+
+
+def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:
+    """Split, check and hand over all rows of a page at once."""
+    text = decoded(page.rows)
+    if page.has_cr:
+        text = text.str.strip_suffix("\r")
+    fields = text.str.split_exact("\0" if page.quoted else separator, layout.width).struct.unnest()
+    if page.quoted:
+        fields = fields.with_columns(_unquoted(column) for column in fields.columns)
+    chosen = [f"field_{place}" for place in layout.places]
+    right_width = pl.col(f"field_{layout.width - 1}").is_not_null() & pl.col(f"field_{layout.width}").is_null()
+    not_empty = pl.all_horizontal(pl.col(column) != "" for column in chosen[: len(FACT)])
+    good = fields.select((right_width & not_empty).fill_null(False)).to_series()
+    if page.has_nul:
+        good &= ~text.str.contains("\0", literal=True).fill_null(True)
+    bad = (~good).arg_true()
+    if len(bad):
+        problems = (_problem(page, int(row), layout, separator) for row in bad)
+        intake.reject(problems, len(bad))
+        fields = fields.filter(good)
+    intake.keep(fields.select(pl.col(c).alias(n) for c, n in zip(chosen, layout.names, strict=True)))
+
+
+def decoded(rows: list[bytes]) -> pl.Series:
+    """Text, null where the bytes are not UTF-8."""
+    try:
+        return pl.Series("row", rows, dtype=pl.Binary).cast(pl.String)
+    except ComputeError:
+        return pl.Series("row", [_decode(row) for row in rows], dtype=pl.String)
+
+
+def _decode(row: bytes) -> str | None:
+    try:
+        return row.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _unquoted(column: str) -> pl.Expr:
+    field = pl.col(column)
+    inner = field.str.strip_prefix('"').str.strip_suffix('"').str.replace_all('""', '"', literal=True)
+    return pl.when(field.str.starts_with('"')).then(inner).otherwise(field)
+
+
+def _slow_fields(page: Page, row: int, separator: str) -> list[str] | Problem:
+    """One row, the obvious way: its fields, or why it has none. For headers and for what is wrong."""
+    line, raw = page.line(row), page.rows[row]
+    if row in page.stray:
+        return Problem(line, page.stray[row], 'write a quote inside a label as "" and put the label in quotes')
+    if (NUL_MARK if page.quoted else b"\0") in raw:
+        return Problem(line, "a NUL byte", "save the file as plain text in UTF-8")
+    try:
+        text = raw.decode().removesuffix("\r")
+    except UnicodeDecodeError as error:
+        what = f"byte {error.start + 1} of the row is not UTF-8 (0x{raw[error.start]:02x})"
+        return Problem(line, what, "save the file as UTF-8")
+    if not text:
+        return Problem(line, "a blank line", "remove it")
+    fields = text.split("\0" if page.quoted else separator)
+    if page.quoted:
+        fields = [f[1:-1].replace('""', '"') if f.startswith('"') else f for f in fields]
+    return fields
+
+
+def _problem(page: Page, row: int, layout: Layout, separator: str) -> Problem:
+    fields = _slow_fields(page, row, separator)
+    if isinstance(fields, Problem):
+        return fields
+    if len(fields) != layout.width:
+        remedy = width_remedy(len(fields), layout.width)
+        if len(fields) == 1:
+            remedy += f" with {'a tab' if separator == chr(9) else 'a comma'} between them"
+        return Problem(page.line(row), width_reason(len(fields), layout.width), remedy)
+    empty = [name for name, place in zip(FACT, layout.places, strict=False) if not fields[place]]
+    return Problem(page.line(row), f"the {empty[0]} is empty", "give it a label")

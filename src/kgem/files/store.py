@@ -1,0 +1,277 @@
+"""A folder of files that can be trusted: tensors and JSON, hashed in a manifest, checked whenever they are read.
+
+A store is `<group>.safetensors` and `<document>.json` files, `manifest.json` with the sha256 and size of each, and
+`manifest.sha256` with that of the manifest, as `sha256sum` writes it. It is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgem.errors import ArtifactError, Damaged
+from kgem.files.folders import locate, replacing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["FileRecord", "Manifest", "Store", "is_store", "read_store", "write_store"]
+
+MANIFEST, SEAL = "manifest.json", "manifest.sha256"
+TENSORS, DOCUMENT = ".safetensors", ".json"
+UNGROUPED = "tensors"  # the group of tensors whose names have no "/"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ANEW = "restore the folder from a copy, or make it anew"
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """What a file must be."""
+
+    sha256: str
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a store is, which kgem wrote it, and what its files must be."""
+
+    kind: str
+    version: int  # of the format
+    kgem: str
+    files: dict[str, FileRecord]
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """The content of a store that was found to be exactly what was written."""
+
+    tensors: dict[str, Tensor]
+    documents: dict[str, Any]
+    manifest: Manifest
+
+
+def write_store(
+    folder: Path, tensors: Mapping[str, Tensor], documents: Mapping[str, Any], *, kind: str, version: int
+) -> None:
+    """Write a store, in place of the one that may be there; on any failure that one stays.
+
+    A tensor "group/name" goes to `group.safetensors`, one without "/" to `tensors.safetensors`. Equal content gives
+    equal bytes. A store that is replaced goes with everything in it; a folder that is no store is not replaced.
+    """
+    from safetensors import SafetensorError
+
+    groups = _grouped(tensors)
+    _check_documents(documents)
+    try:
+        _check_replaceable(folder)
+        with replacing(folder) as new:
+            _fill(new, groups, documents, kind, version)
+    except (OSError, SafetensorError) as error:
+        raise _not_written(folder, error) from error
+
+
+def read_store(folder: Path, *, kind: str, version: int) -> Store:
+    """Read a store of this kind and at most this format version; all of it is checked. Tensors are on the CPU."""
+    found = _found(folder)
+    while found is not None:
+        try:
+            return _read(found[0], kind, version)
+        except ArtifactError:
+            again = _found(folder)
+            if again == found:
+                raise
+            found = again  # replaced while being read: not damaged
+    raise ArtifactError(f"there is no {kind} here", where=str(folder), remedy="check the path")
+
+
+def is_store(folder: Path) -> bool:
+    """Whether the folder says that it is a store; nothing is checked."""
+    return (folder / MANIFEST).is_file()
+
+
+def _check_replaceable(folder: Path) -> None:
+    elsewhere = "choose another folder, or move this one away"
+    if folder.exists() and not folder.is_dir():
+        raise ArtifactError("is a file, not a folder", where=str(folder), remedy=elsewhere)
+    if folder.exists() and not is_store(folder) and any(folder.iterdir()):
+        what = f"has files that kgem did not write (no {MANIFEST}); it is not overwritten"
+        raise ArtifactError(what, where=str(folder), remedy=elsewhere)
+
+
+def _grouped(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors by file, as safetensors wants them: on the CPU, contiguous, none sharing memory."""
+    groups: dict[str, dict[str, Tensor]] = {}
+    seen: set[int] = set()
+    for full_name, given in tensors.items():
+        group, slash, name = full_name.rpartition("/")
+        if not name or (slash and (group == UNGROUPED or not _NAME.fullmatch(group))):
+            raise ValueError(f"not a name for a tensor: {full_name!r}")
+        tensor = given.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        groups.setdefault(group or UNGROUPED, {})[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return groups
+
+
+def _check_documents(documents: Mapping[str, Any]) -> None:
+    bad = [name for name in documents if not _NAME.fullmatch(name) or name + DOCUMENT == MANIFEST]
+    if bad:
+        raise ValueError(f"not names for documents: {bad}")
+
+
+def _fill(
+    folder: Path, groups: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any], kind: str, version: int
+) -> None:
+    """Write all files of a store into an empty folder and bring them to disk."""
+    from safetensors.torch import save_file
+
+    files: dict[str, FileRecord] = {}
+    for group, tensors in sorted(groups.items()):
+        path = folder / f"{group}{TENSORS}"
+        save_file(dict(tensors), path)
+        path.chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
+        files[path.name] = _to_disk(path)
+    for name, document in sorted(documents.items()):
+        path = folder / f"{name}{DOCUMENT}"
+        path.write_bytes(_to_json(document))
+        files[path.name] = _to_disk(path)
+    (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, _kgem_version(), files))))
+    (folder / SEAL).write_bytes(_seal(_to_disk(folder / MANIFEST).sha256))
+    _to_disk(folder / SEAL)
+
+
+def _to_json(document: Any) -> bytes:
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _seal(sha256: str) -> bytes:
+    return f"{sha256}  {MANIFEST}\n".encode()
+
+
+def _to_disk(path: Path) -> FileRecord:
+    """Wait until the file is on disk; what it holds."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return FileRecord(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+
+
+def _kgem_version() -> str:
+    from importlib import metadata  # slow to import
+
+    try:
+        return metadata.version("kgem")
+    except metadata.PackageNotFoundError:  # run from the source folder, not installed
+        return "source"
+
+
+def _not_written(folder: Path, error: Exception) -> ArtifactError:
+    """Say why a store could not be written; safetensors tells the system's error in its text only."""
+    told = re.search(r"os error (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    if number in _FULL:
+        what, remedy = "the disk is full: nothing was written", "make room on the disk and try again"
+    else:
+        reason = os.strerror(number) if number else str(error)
+        what, remedy = f"cannot be written: {reason}", "check the path, its permissions and the disk"
+    return ArtifactError(what, where=str(folder), remedy=f"{remedy}; what was there before is still there")
+
+
+def _found(folder: Path) -> tuple[Path, int] | None:
+    try:
+        return locate(folder)
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise ArtifactError(what, where=str(folder), remedy="check the path and its permissions") from error
+
+
+def _read(folder: Path, kind: str, version: int) -> Store:
+    manifest = _read_manifest(folder, kind, version)
+    tensors: dict[str, Tensor] = {}
+    documents: dict[str, Any] = {}
+    for name, record in manifest.files.items():
+        path = folder / name
+        if path.suffix == DOCUMENT:
+            documents[path.stem] = _from_json(path, _content(path, record))
+        else:
+            prefix = "" if path.stem == UNGROUPED else f"{path.stem}/"
+            tensors |= {prefix + key: tensor for key, tensor in _from_safetensors(path, record).items()}
+    return Store(tensors, documents, manifest)
+
+
+def _read_manifest(folder: Path, kind: str, version: int) -> Manifest:
+    path = folder / MANIFEST
+    content, seal = _bytes(path), _bytes(folder / SEAL)
+    if seal != _seal(hashlib.sha256(content).hexdigest()):
+        raise Damaged(f"is damaged: it does not agree with {SEAL}", where=str(path), remedy=_ANEW)
+    try:
+        fields = json.loads(content)
+        files = {_plain(name): FileRecord(**record) for name, record in fields["files"].items()}
+        manifest = Manifest(str(fields["kind"]), int(fields["version"]), str(fields["kgem"]), files)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Damaged("is not a manifest that kgem wrote", where=str(path), remedy=_ANEW) from error
+    if manifest.kind != kind:
+        what = f"this is a {manifest.kind}, not a {kind}"
+        raise ArtifactError(what, where=str(folder), remedy=f"give the folder of a {kind}")
+    if manifest.version > version:
+        what = f"this {kind} has format {manifest.version}, of kgem {manifest.kgem}; this kgem reads up to {version}"
+        raise ArtifactError(what, where=str(folder), remedy="use a newer kgem: pip install --upgrade kgem")
+    return manifest
+
+
+def _plain(name: str) -> str:
+    """The name, if it is one that write_store gives: nothing outside the folder is ever opened."""
+    stem = name.removesuffix(TENSORS).removesuffix(DOCUMENT)
+    if stem == name or not _NAME.fullmatch(stem):
+        raise ValueError(name)
+    return name
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise Damaged("is missing", where=str(path), remedy=_ANEW) from error
+    except PermissionError as error:
+        raise ArtifactError("may not be read", where=str(path), remedy="check its permissions") from error
+    except OSError as error:
+        raise Damaged(f"cannot be read: {error.strerror}", where=str(path), remedy=_ANEW) from error
+
+
+def _content(path: Path, record: FileRecord) -> bytes:
+    """What the file holds, if it is what was written."""
+    content = _bytes(path)
+    if len(content) != record.size:
+        how = "cut short" if len(content) < record.size else "longer than written"
+        what = f"is {how}: {len(content):,} bytes instead of {record.size:,}"
+        raise Damaged(what, where=str(path), remedy=_ANEW)
+    if hashlib.sha256(content).hexdigest() != record.sha256:
+        raise Damaged("is damaged: its sha256 is not the one in the manifest", where=str(path), remedy=_ANEW)
+    return content
+
+
+def _from_json(path: Path, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise Damaged("is not JSON", where=str(path), remedy=_ANEW) from error
+
+
+def _from_safetensors(path: Path, record: FileRecord) -> dict[str, Tensor]:
+    """The tensors of a file, in memory that torch itself aligned: how sums round can depend on alignment."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        tensors: dict[str, Tensor] = load(_content(path, record))
+    except SafetensorError as error:
+        raise Damaged("is not in safetensors format", where=str(path), remedy=_ANEW) from error
+    return {name: tensors.pop(name).clone() for name in sorted(tensors)}

@@ -1,0 +1,175 @@
+"""A model's tables for other programs: Parquet, npz, word2vec text, PyKEEN; each a folder of files, nothing pickled.
+
+Rows are in the order of ids. With reciprocal facts (Eq. 7) the relations come twice, first as they are, then reversed.
+A complex vector is [real parts | imaginary parts].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from torch import Tensor
+
+from kgem.errors import InputError
+from kgem.answer.fitted import Fitted
+
+__all__ = ["FORMATS", "Format", "export"]
+
+ENTITIES, RELATIONS = "entity_representations.{}._embeddings.weight", "relation_representations.{}._embeddings.weight"
+PYKEEN = {  # our score: PyKEEN's class and what its constructor must be told
+    "complex": ("ComplEx", {}),
+    "cp": ("CP", {"rank": 1}),
+    "distmult": ("DistMult", {}),
+    "hole": ("HolE", {}),
+    "rescal": ("RESCAL", {}),
+    "transe-l1": ("TransE", {"scoring_fct_norm": 1}),
+    "transe-l2": ("TransE", {"scoring_fct_norm": 2}),
+}
+HOW = """\
+import json, numpy, pykeen.models, torch
+from pykeen.triples import TriplesFactory
+told = json.load(open("model.json"))
+ids = {f"{kind}_to_id": json.load(open(f"{kind}_to_id.json")) for kind in ("entity", "relation")}
+inverse = {"create_inverse_triples": told["create_inverse_triples"]}
+factory = TriplesFactory.from_labeled_triples(numpy.array([told["fact"]]), **ids, **inverse)
+model = getattr(pykeen.models, told["class"])(triples_factory=factory, **told["arguments"])
+weights = {name: torch.from_numpy(table) for name, table in numpy.load("weights.npz").items()}
+model.load_state_dict(weights, strict=False)
+"""
+
+Table = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A way to write tables: into an empty folder."""
+
+    write: Callable[[Fitted, str, Path], None]
+    about: str
+
+
+def export(model: Fitted, folder: Path, to: str, mode: str = "auto") -> None:
+    """Write the tables of a mode into an empty folder. Mode bayes has the means of q for tables."""
+    if to not in FORMATS:
+        raise InputError(f"no export format is called {to!r}", remedy=f"one of {', '.join(FORMATS)}")
+    FORMATS[to].write(model, model.resolve(mode), folder)
+
+
+def _parquet(model: Fitted, mode: str, folder: Path) -> None:
+    """entities.parquet and relations.parquet: label, frequency, strength, vector, and q's standard deviations."""
+    q = model.posterior
+    sides = _labels(model)
+    for name, table, q_side, lam in zip(
+        ("entities", "relations"), model.tables(mode).tables(), (q.entities, q.relations), model.learned, strict=True
+    ):
+        labels, reverse, counts = sides[name]
+        columns: dict[str, Any] = {"label": labels}
+        if name == "relations":
+            columns["reciprocal"] = reverse
+        columns |= {"frequency": counts, "strength": _numpy(lam), "vector": _numpy(table)}
+        if mode != "point":
+            columns["std"] = np.exp(_numpy(q_side.log_std))
+        pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
+
+
+def _npz(model: Fitted, mode: str, folder: Path) -> None:
+    """tables.npz: tables, labels, strengths and frequencies, all plain arrays."""
+    entities, relations = (_numpy(table) for table in model.tables(mode).tables())
+    strengths = {name: _numpy(lam) for name, lam in zip(("entity", "relation"), model.learned, strict=True)}
+    sides = _labels(model)
+    np.savez(
+        folder / "tables.npz",
+        allow_pickle=False,
+        entities=entities,
+        relations=relations,
+        entity_labels=np.array(sides["entities"][0], dtype=np.str_),
+        relation_labels=np.array(sides["relations"][0], dtype=np.str_),
+        relation_is_reciprocal=np.array(sides["relations"][1]),
+        entity_strengths=strengths["entity"],
+        relation_strengths=strengths["relation"],
+        entity_counts=sides["entities"][2],
+        relation_counts=sides["relations"][2],
+    )
+
+
+def _word2vec(model: Fitted, mode: str, folder: Path) -> None:
+    """entities.txt and relations.txt as word2vec's text files are: size, then a label and its numbers per line."""
+    for name, table in zip(("entities", "relations"), model.tables(mode).tables(), strict=True):
+        labels, reverse, _ = _labels(model)[name]
+        words = _words([f"{label}⁻¹" if back else label for label, back in zip(labels, reverse, strict=True)])
+        rows = _numpy(table)
+        with (folder / f"{name}.txt").open("w", encoding="utf-8", newline="\n") as file:
+            file.write(f"{rows.shape[0]} {rows.shape[1]}\n")
+            file.writelines(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True))
+
+
+def _pykeen(model: Fitted, mode: str, folder: Path) -> None:
+    """weights.npz with the names of PyKEEN's state dict, its two maps of ids, and model.json: class and arguments."""
+    score = model.config.model.score
+    if score not in PYKEEN:
+        raise InputError(f"PyKEEN has no model for the score {score!r}", remedy=f"it has {', '.join(PYKEEN)}")
+    name, arguments = PYKEEN[score]
+    tables, data = model.tables(mode), model.data
+    entities, relations = (_numpy(table) for table in tables.tables())
+    if tables.reciprocal:  # PyKEEN has each relation beside its inverse
+        relations = relations.reshape(2, data.n_relations, -1).swapaxes(0, 1).reshape(relations.shape)
+    if score == "complex":  # and each real part beside its imaginary part
+        entities, relations = (t.reshape(len(t), 2, -1).swapaxes(1, 2).reshape(t.shape) for t in (entities, relations))
+    halves = np.split(entities, 2, axis=1) if score == "cp" else [entities]  # of heads, of tails
+    weights = {ENTITIES.format(place): table for place, table in enumerate(halves)} | {RELATIONS.format(0): relations}
+    np.savez(folder / "weights.npz", allow_pickle=False, **{key: np.ascontiguousarray(t) for key, t in weights.items()})
+    for kind, vocabulary in (("entity", data.entities), ("relation", data.relations)):
+        _json(folder / f"{kind}_to_id.json", {label: place for place, label in enumerate(vocabulary)})
+    head, relation, tail = data.train[0].tolist()
+    document = {
+        "class": name,
+        "arguments": {"embedding_dim": model.config.model.dim, **arguments},
+        "create_inverse_triples": tables.reciprocal,
+        "fact": [data.entities[head], data.relations[relation], data.entities[tail]],
+        "temperature": model.temperature(mode),
+        "how to load it, in this folder": HOW.splitlines(),
+    }
+    _json(folder / "model.json", document)
+
+
+FORMATS = {
+    "parquet": Format(_parquet, "entities.parquet, relations.parquet: label, frequency, strength, vector"),
+    "npz": Format(_npz, "tables.npz: NumPy arrays of tables, labels, strengths, frequencies"),
+    "word2vec": Format(_word2vec, "entities.txt, relations.txt: word2vec's text format"),
+    "pykeen": Format(_pykeen, "weights.npz, ids and model.json: a PyKEEN model's state dict and how to load it"),
+}
+
+
+def _labels(model: Fitted) -> dict[str, tuple[list[str], list[bool], npt.NDArray[np.int64]]]:
+    """Label, whether reversed, and frequency of every row of the two tables."""
+    data, times = model.data, 2 if model.point.reciprocal else 1
+    backwards = [place >= data.n_relations for place in range(times * data.n_relations)]
+    return {
+        "entities": (list(data.entities), [False] * data.n_entities, data.entity_counts),
+        "relations": (list(data.relations) * times, backwards, np.tile(data.relation_counts, times)),
+    }
+
+
+def _words(labels: Sequence[str]) -> list[str]:
+    """Labels without white space: underscores for it, or percent signs where two labels would become one."""
+    joined = ["_".join(label.split()) or "_" for label in labels]
+    if len(set(joined)) == len(labels):
+        return joined
+    return ["".join(quote(c) if c.isspace() or c == "%" else c for c in label) for label in labels]
+
+
+def _numpy(table: Tensor) -> Table:
+    array: Table = table.detach().cpu().numpy()
+    return array
+
+
+def _json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

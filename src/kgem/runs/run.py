@@ -1,0 +1,424 @@
+"""A run folder: a fit on disk that can be killed at any moment and goes on as if it had not been.
+
+config.toml   all settings
+graph/        what the run began with, a store: the graph, the settings, the tables of an earlier run if it goes on
+              from one; nothing else is needed
+log.jsonl     one record per epoch
+checkpoints/  the newest states
+tensorboard/  events for TensorBoard, if wanted
+model/        the fitted model, at the end
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pydantic import ValidationError
+from torch import Tensor
+
+from kgem.config import Config
+from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
+from kgem.files.checkpoints import Checkpoints, RunLock
+from kgem.train.phases import ThreePhases
+from kgem.train.point_estimate import EpochRecord, below
+from kgem.train.warm_start import WarmStart
+from kgem.files.folders import remove_folder
+from kgem.settings import differences, read_toml, to_toml
+from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
+from kgem.answer.artifact import graph_documents, graph_tensors, read_graph, write_model
+from kgem.runs.fitting import Prepared, Training, finish
+from kgem.answer.model import Model, load
+from kgem.runs.tensorboard import TensorBoard, numbers_of
+
+__all__ = ["Run", "check_free", "discard", "is_run", "origin_of", "read_log"]
+
+KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
+CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
+    "config.toml",
+    "graph",
+    "log.jsonl",
+    "checkpoints",
+    "model",
+    "report.html",
+    "tensorboard",
+)
+WARM = "warm/"  # before the names of the tables that a run goes on from
+SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
+LENGTHS = (
+    {f"{phase}.epochs" for phase in ("pretrain", "em", "retrain")}
+    | {
+        f"{phase}.{name}"
+        for phase in ("pretrain", "retrain")
+        for name in ("trial_epochs", "final_epochs", "candidates")
+    }
+    | {"pretrain.extensions"}
+)  # what a time budget chooses
+_UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves
+
+LOG = logging.getLogger(__name__)
+
+OnRecord = Callable[[Mapping[str, Any]], None]
+
+
+class _Stopped(Exception):
+    """The run was asked to stop, and has been saved."""
+
+
+class Run:
+    """A run folder that this process has for itself, from `create` or `open` until `close`."""
+
+    def __init__(
+        self, folder: Path, lock: RunLock, prepared: Prepared, config: Config, saved: Store | None = None
+    ) -> None:
+        self.folder = folder
+        self.prepared = prepared
+        self.config = config
+        self.records: list[dict[str, Any]] = list(saved.documents["log"]) if saved else []
+        self._lock = lock
+        self._saved = saved
+        self._checkpoints = Checkpoints(folder / CHECKPOINTS)
+        self._saved_at, self._saving = time.monotonic(), 0.0  # when the last one was written, how long it took
+        self._saved_step = len(self.records)
+        self._log_is_whole = False
+        self._on_record: OnRecord | None = None
+        self._stop: Callable[[], bool] | None = None
+        self._board: TensorBoard | None = None
+
+    @classmethod
+    def create(
+        cls, folder: Path, prepared: Prepared, config: Config, *, force: bool = False, origin: str = "fit"
+    ) -> Run:
+        """A new run; one that is there gives way only with `force`, and other files never do."""
+        check_free(folder, force)
+        _make(folder)
+        lock = RunLock(folder).__enter__()
+        try:
+            check_free(folder, force)  # again: it may have been made a moment ago
+            _clear(folder)
+            documents = graph_documents(prepared.data) | {
+                "run": {
+                    "config": config.model_dump(mode="json"),
+                    "split": prepared.split,
+                    "origin": origin,
+                    "update": prepared.update,
+                }
+            }
+            tensors = graph_tensors(prepared.data) | _warm_tensors(prepared)
+            write_store(folder / GRAPH, tensors, documents, kind=KIND, version=VERSION)
+            _write_text(folder / CONFIG, to_toml(config))
+        except BaseException:
+            lock.__exit__(None, None, None)
+            raise
+        return cls(folder, lock, prepared, config)
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """The run in this folder, as it was when its newest good checkpoint was written."""
+        if not is_store(folder / GRAPH):
+            what = "is a file, not a run folder" if folder.is_file() else "there is no run in this folder"
+            raise InputError(what, where=str(folder), remedy=f"begin one: kgem fit GRAPH --out {folder}")
+        lock = RunLock(folder).__enter__()
+        try:
+            prepared, began_with = _read_graph(folder)
+            saved = _newest(folder / CHECKPOINTS)
+            config = _config(saved.documents["run"]["config"], folder) if saved else began_with
+            _check_config(folder, config)
+        except BaseException:
+            lock.__exit__(None, None, None)
+            raise
+        return cls(folder, lock, prepared, config, saved)
+
+    def close(self) -> None:
+        """Let others work in the folder."""
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+        self._lock.__exit__(None, None, None)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def show_in_tensorboard(self) -> None:
+        """Mutates: from here on epochs are written for TensorBoard as well, in a run that goes on as in a new one."""
+        self._board = TensorBoard(self.folder / BOARD, len(self.records))
+
+    @property
+    def is_in_tensorboard(self) -> bool:
+        """Whether the run was begun so."""
+        return (self.folder / BOARD).is_dir()
+
+    def model(self) -> Model | None:
+        """The model if the run is at its end and its model is whole; a damaged one is told and made anew."""
+        if not is_store(self.folder / MODEL):
+            return None
+        try:
+            return load(self.folder / MODEL, self.config.device)
+        except Damaged as error:
+            LOG.warning("%s: %s; it is made again from the newest checkpoint", error.where, error.what)
+            return None
+
+    @cached_property
+    def training(self) -> Training:
+        """The fit, as far as it had come."""
+        spent = float(self._saved.documents["run"]["seconds"]) if self._saved else 0.0
+        training = Training(self.prepared.data, self.config, self._after_epoch, spent, self.prepared.warm)
+        if self._saved:
+            training.phases.restore(self._saved.tensors, self._saved.documents["fit"])
+            self._saved = None  # its tables are in the phases now
+        return training
+
+    def carry_on(self, on_record: OnRecord | None = None, stop: Callable[[], bool] | None = None) -> Model | None:
+        """Mutates: to the end of the fit; None if `stop`, which is asked after each epoch, said so before that.
+
+        `on_record` hears each record of the log. A checkpoint that cannot be written is a warning: the run goes on.
+        """
+        self._on_record, self._stop = on_record, stop
+        training = self.training
+        self._write_log()
+        try:
+            training.run()
+        except _Stopped:
+            return None
+        if len(self.records) > self._saved_step:
+            self._try_to_save()  # what is left takes a while on a large graph, too
+        result, config, seconds = training.phases.result(), training.phases.config, training.seconds
+        del training, self.training
+        gc.collect()  # the states of all phases, many times the size of the model
+        model = finish(result, self.prepared, config, seconds=seconds)
+        model = replace(model, metrics=_measured(model))
+        write_model(model, self.folder / MODEL, force=True)
+        for step in self._checkpoints.steps()[:-1]:
+            with suppress(OSError):
+                remove_folder(self.folder / CHECKPOINTS / f"{step:06d}")
+        return model
+
+    def _after_epoch(self, phases: ThreePhases, phase: str, record: EpochRecord) -> None:
+        flat = _flat(phases, phase, record)
+        self.records.append(flat)
+        self._append_log(flat)
+        if self._board is not None:
+            self._board(phases, phase, record)
+        if self._on_record is not None:
+            self._on_record(flat)
+        changed = phases.config is not self.config
+        if self._stop is not None and self._stop():
+            self._save()
+            raise _Stopped
+        if changed or self._due():
+            self._try_to_save()
+
+    def _due(self) -> bool:
+        wait = self.config.run.checkpoint_seconds
+        return not wait or time.monotonic() - self._saved_at >= max(wait, SAVING_SHARE * self._saving)
+
+    def _try_to_save(self) -> None:
+        try:
+            self._save()
+        except ArtifactError as error:
+            self._saved_at = time.monotonic()  # it is tried again after a while
+            LOG.warning("no checkpoint of epoch %d: %s", len(self.records), error.message)
+
+    def _save(self) -> None:
+        begun = time.monotonic()
+        training = self.training
+        if training.phases.config is not self.config:  # lengths were chosen: on disk before the run goes on
+            _write_text(self.folder / CONFIG, to_toml(training.phases.config))
+            self.config = training.phases.config
+        documents = {
+            "fit": training.phases.numbers(),
+            "log": self.records,
+            "run": {"config": self.config.model_dump(mode="json"), "seconds": training.seconds},
+        }
+        self._checkpoints.save(training.phases.tensors(), documents, step=len(self.records))
+        self._saved_at, self._saved_step = time.monotonic(), len(self.records)
+        self._saving = self._saved_at - begun
+
+    def _write_log(self) -> None:
+        """The log as of the checkpoint: epochs that are run again are not in it twice."""
+        try:
+            _write_text(self.folder / LOG_FILE, "".join(map(_line, self.records)))
+            self._log_is_whole = True
+        except ArtifactError as error:
+            self._log_is_whole = False  # the next epoch writes all of it
+            LOG.warning("%s", error.message)
+
+    def _append_log(self, record: Mapping[str, Any]) -> None:
+        if not self._log_is_whole:
+            return self._write_log()
+        try:
+            with (self.folder / LOG_FILE).open("a", encoding="utf-8") as file:
+                file.write(_line(record))
+        except OSError as error:
+            self._log_is_whole = False
+            LOG.warning("%s: cannot be written: %s", self.folder / LOG_FILE, error.strerror)
+        return None
+
+
+def is_run(folder: Path) -> bool:
+    """Whether the folder says that it is a run folder; nothing is checked."""
+    return _manifest(folder).get("kind") == KIND
+
+
+def origin_of(folder: Path) -> str | None:
+    """Which command began the run in this folder; None if there is none."""
+    if not is_run(folder):
+        return None
+    return str(read_store(folder / GRAPH, kind=KIND, version=VERSION).documents["run"]["origin"])
+
+
+def check_free(folder: Path, force: bool) -> None:
+    """An error if a run cannot begin in this folder."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file, not a folder", where=str(folder), remedy="name a folder for the run")
+    if is_run(folder):
+        if not force:
+            remedy = f"go on with it: kgem resume {folder}; or give another --out; or replace it: --force"
+            raise InputError("there is a run in this folder already", where=str(folder), remedy=remedy)
+        return
+    others = [path.name for path in folder.iterdir() if not _UNBEGUN.fullmatch(path.name)] if folder.is_dir() else []
+    if others:
+        what = f"the folder has files in it that are of no run ({', '.join(sorted(others)[:3])})"
+        raise InputError(what, where=str(folder), remedy="name a new or an empty folder")
+
+
+def discard(folder: Path) -> None:
+    """Remove the run in this folder, if there is one; an error while another process works on it."""
+    if is_run(folder):
+        with RunLock(folder):
+            _clear(folder)
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run's log, without a last line that was not written to its end."""
+    try:
+        text = (folder / LOG_FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / GRAPH / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "choose a folder that you can write to"
+        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), remedy=remedy) from error
+
+
+def _clear(folder: Path) -> None:
+    """Remove a run, and nothing else that may be in its folder; the graph, by which it is known, last."""
+    for name in (CONFIG, LOG_FILE, REPORT):
+        (folder / name).unlink(missing_ok=True)
+    for name in (MODEL, CHECKPOINTS, BOARD, GRAPH):
+        remove_folder(folder / name)
+
+
+def _read_graph(folder: Path) -> tuple[Prepared, Config]:
+    store = read_store(folder / GRAPH, kind=KIND, version=VERSION)
+    try:
+        run = store.documents["run"]
+        config, update = _config(run["config"], folder), run.get("update")
+        warm = WarmStart.from_tensors(below(WARM, store.tensors), update["age"], config.device) if update else None
+        return Prepared(read_graph(store, store.documents["dataset"]), run["split"], warm, update), config
+    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+        where, remedy = str(folder / GRAPH), "restore the folder from a copy, or fit again"
+        raise Damaged(f"its files do not make a run: {error}", where=where, remedy=remedy) from error
+
+
+def _warm_tensors(prepared: Prepared) -> dict[str, Tensor]:
+    """What a run goes on from, so that it needs the earlier one no longer."""
+    warm = {} if prepared.warm is None else prepared.warm.tensors()
+    return {f"{WARM}{name}": tensor for name, tensor in warm.items()}
+
+
+def _config(content: Mapping[str, Any], folder: Path) -> Config:
+    try:
+        return Config.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"this kgem does not take the run's setting {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise ArtifactError(what, where=str(folder), remedy="go on with the kgem that began the run") from error
+
+
+def _newest(folder: Path) -> Store | None:
+    found = Checkpoints(folder).load_newest()
+    if found is None:
+        return None
+    saved, warnings = found
+    for warning in warnings:
+        LOG.warning("%s; an older one is used", warning)
+    return saved
+
+
+def _check_config(folder: Path, config: Config) -> None:
+    """The settings file must still say what the run goes by: one that was edited would have no effect."""
+    path = folder / CONFIG
+    if not path.exists():
+        return _write_text(path, to_toml(config))
+    remedy = f"remove {path} to go on with the old settings, or begin anew: kgem fit GRAPH --config {path} --out FOLDER"
+    try:
+        said = Config.model_validate(read_toml(path))
+    except (ConfigError, ValidationError) as error:
+        raise ConfigError("was changed and no longer makes sense", where=str(path), remedy=remedy) from error
+    changed = set(differences(said, config))
+    if config.run.time_budget is not None and changed <= LENGTHS:
+        return _write_text(path, to_toml(config)) if changed else None
+    if changed:
+        what = f"was changed since the run began ({', '.join(sorted(changed)[:3])}); a run keeps its settings"
+        raise ConfigError(what, where=str(path), remedy=remedy)
+    return None
+
+
+def _flat(phases: ThreePhases, phase: str, record: EpochRecord) -> dict[str, Any]:
+    """A record of the log; what is not a finite number is null."""
+    return {"phase": phase, "candidate": phases.candidate, "epoch": record.epoch, **numbers_of(record)}
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record) + "\n"
+
+
+def _measured(model: Model) -> dict[str, Any]:
+    """Filtered ranks of the splits that are there, as figures."""
+    return {split: model.evaluate(split).to_dict() for split in ("valid", "test") if len(model.data.split(split))}
+
+
+def _write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    new = path.with_name(f".{path.name}.kgem-tmp")
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink()
+        remedy = "make room on the disk, or check the folder's permissions"
+        raise ArtifactError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy) from error

@@ -1,0 +1,299 @@
+"""From a model and further facts to a fit that goes on: what is new, the start, short settings, where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from kgem.config import Config
+from kgem.data.dataset import COLUMNS, SPLITS, Dataset
+from kgem.data.growth import Changes, grow
+from kgem.errors import ConfigError, InputError
+from kgem.evaluate.metrics import summarise
+from kgem.evaluate.ranking import rank
+from kgem.train.warm_start import WarmStart, grown_start
+from kgem.model.prior import Prior
+from kgem.settings import differences
+from kgem.files.store import SEAL
+from kgem.answer.artifact import find_model
+from kgem.runs.fitting import Prepared, Progress, Training, finish, settings
+from kgem.answer.model import Model
+from kgem.runs.review import Review, is_review
+from kgem.runs.run import read_log
+
+if TYPE_CHECKING:
+    from kgem.data.triples import ReadReport
+
+__all__ = ["Given", "Plan", "new_folder", "plan_update", "read_given", "same_questions", "update"]
+
+# Lengths of the two phases: new rows are learned by then, and old ones have not drifted far.
+EM_EPOCHS, RETRAIN_EPOCHS = 10, 15
+BETA = 0.1  # of runs of before it was written down
+READING: Mapping[str, Any] = {  # of kgem.data.triples.read_triples
+    "format": None,
+    "header": False,
+    "columns": None,
+    "extra": None,
+    "literals": "drop",
+    "skip_bad": False,
+}
+_FIXED = re.compile(r"model\..*|dtype")  # settings that tables are made of
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Labelled facts to add, by split, and to remove, and where they came from."""
+
+    added: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    removed: pl.DataFrame | None = None
+    reports: tuple[ReadReport, ...] = ()  # how reading the files went
+    files: Mapping[str, str] = field(default_factory=dict)  # sha256 by path
+    review: Mapping[str, int] | None = None  # decisions by what they do: learned, dropped, without effect
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A fit that goes on, ready to begin."""
+
+    prepared: Prepared
+    config: Config
+    changes: Changes
+
+
+def update(
+    model: Model,
+    facts: Any = None,
+    *,
+    remove: Any = None,
+    progress: Progress | None = None,
+    reading: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> Model:
+    """A model of the graph with more facts, or fewer, that goes on from what this one has learned.
+
+    `facts` and `remove` are what Dataset.load takes, a Dataset, or a review file; `reading` holds options of
+    Dataset.load for both. Facts are for training unless they come with splits. Overrides are settings as of `fit`; by
+    default EM takes 10 epochs and re-training 15. The model that is given does not change.
+    """
+    planned = plan_update(model, read_given(facts, remove, reading), overrides)
+    on_epoch = None if progress is None else (lambda _, phase, record: progress(phase, record))
+    training = Training(planned.prepared.data, planned.config, on_epoch, warm=planned.prepared.warm)
+    training.run()
+    return finish(training.phases.result(), planned.prepared, training.phases.config, seconds=training.seconds)
+
+
+def read_given(facts: Any, remove: Any = None, reading: Mapping[str, Any] | None = None) -> Given:
+    """What a user wants to add and to remove; both may be files, folders, names, frames, and facts a review."""
+    options = {**READING, **(reading or {})}
+    unknown = sorted(set(options) - set(READING))
+    if unknown:
+        raise ConfigError(f"no reading option is called {unknown[0]!r}", remedy=f"one of {', '.join(READING)}")
+    if isinstance(facts, str | Path) and str(facts) != "-" and is_review(Path(facts).expanduser()):
+        return _with_removals(_from_review(Path(facts).expanduser()), remove, options)
+    if facts is None:
+        return _with_removals(Given(), remove, options)
+    frames, reports, files = _read(facts, options)
+    columns = {column for frame in frames.values() for column in frame.columns} - set(COLUMNS)
+    warnings = tuple(f"the column {column} is not used in training" for column in sorted(columns))
+    return _with_removals(Given(frames, None, reports, files, warnings=warnings), remove, options)
+
+
+def _with_removals(given: Given, remove: Any, options: Mapping[str, Any]) -> Given:
+    if remove is None:
+        return given
+    frames, reports, files = _read(remove, options)
+    parts = [frame.select(COLUMNS) for frame in frames.values()]
+    parts += [] if given.removed is None else [given.removed]
+    return Given(
+        added=given.added,
+        removed=pl.concat(parts),
+        reports=(*given.reports, *reports),
+        files={**given.files, **files},
+        review=given.review,
+        warnings=given.warnings,
+    )
+
+
+def _read(
+    source: Any, options: Mapping[str, Any]
+) -> tuple[dict[str, pl.DataFrame], tuple[ReadReport, ...], dict[str, str]]:
+    """Labelled facts by split, how reading went, and the files' hashes."""
+    from kgem.data.sources import find, read
+
+    if isinstance(source, Dataset):
+        return {split: source.frame(split) for split in SPLITS if len(source.split(split))}, (), {}
+    found = find(source, options)
+    frames, reports = read(found)
+    return frames, tuple(reports.values()), {str(path): _sha256(path) for path in found.files.values()}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _from_review(path: Path) -> Given:
+    """Accepted proposals are learned, rejected facts dropped; what else was decided changes nothing."""
+    review = Review(path.parent, path.name)
+    accepted, rejected = review.accepted("missing"), review.rejected("doubtful")
+    counts = {
+        "learned": len(accepted),
+        "dropped": len(rejected),
+        "without_effect": len(review.decisions) - len(accepted) - len(rejected),
+    }
+    schema = dict.fromkeys(COLUMNS, pl.String)
+    return Given(
+        added={"train": pl.DataFrame(accepted, schema, orient="row")},
+        removed=pl.DataFrame(rejected, schema, orient="row"),
+        files={str(path): _sha256(path)},
+        review=counts,
+        warnings=review.problems,
+    )
+
+
+def plan_update(
+    model: Model, given: Given, overrides: Mapping[str, Any] | None = None, folder: Path | None = None
+) -> Plan:
+    """What the fit goes on from and by which settings; an error if there is nothing to learn or to forget.
+
+    `folder` is where the model was read from.
+    """
+    data, changes = grow(model.data, given.added, given.removed)
+    if not changes.total_new and not changes.total_removed:
+        raise InputError(
+            _nothing(changes), remedy="give facts that the graph does not have, or --remove some that it has"
+        )
+    config = _settings(model, overrides or {}, folder)
+    prior = Prior(config.model.p, model.point.score.complex)
+    warm = grown_start(
+        model.data, data, model.point.tables(), model.posterior, model.learned, prior, _age(model.provenance)
+    )
+    warm = WarmStart.from_tensors(warm.tensors(), warm.epochs, config.device)
+    document = {
+        "from": _source(model, folder),
+        "files": dict(given.files),
+        "age": warm.epochs,
+        "changes": changes.to_dict(),
+        "before": _before(model, data, changes),
+        "earlier": model.provenance.get("update"),
+    }
+    if given.review is not None:
+        document["review"] = dict(given.review)
+    return Plan(Prepared(data, model.provenance.get("split"), warm, document), config, changes)
+
+
+def _nothing(changes: Changes) -> str:
+    if not changes.given and not changes.to_remove:
+        return "there is nothing in it to learn or to forget"
+    parts = {
+        "in the graph already": changes.known,
+        "kept for validation or test": sum(changes.held_out.values()),
+        "to be removed but not there": changes.absent,
+    }
+    return "nothing would change: " + ", ".join(f"{n:,} facts {what}" for what, n in parts.items() if n)
+
+
+def _age(provenance: Mapping[str, Any]) -> int:
+    """Epochs that the model's tables have seen since they were random."""
+    epochs, earlier = provenance.get("epochs") or {}, provenance.get("update") or {}
+    return max(1, int(epochs.get("pretrain", 0)) + int(epochs.get("em", 0)) + int(earlier.get("age", 0)))
+
+
+def _settings(model: Model, overrides: Mapping[str, Any], folder: Path | None) -> Config:
+    """The model's own settings with what its races settled on, and short lengths; no phase begins from nothing."""
+    known, config = model.provenance, model.config
+    collapses = sum(event.get("event") == "collapse" for event in known.get("events", ()))
+    mix = tuple(known["mix"]) if "mix" in known else config.retrain.candidates[0]
+    short = {
+        "pretrain.epochs": 0,
+        "pretrain.candidates": (_shared(model, folder),),
+        "em.epochs": EM_EPOCHS,
+        "em.e_epochs": 0,
+        "em.beta": known.get("beta") or (config.em.beta or BETA) / 4**collapses,
+        "retrain.epochs": RETRAIN_EPOCHS,
+        "retrain.candidates": (mix,),
+        "retrain.start": "warm",
+        "run.time_budget": None,
+    }
+    chosen = settings(settings(config, short), overrides)
+    changed = [name for name in differences(chosen, config) if _FIXED.fullmatch(name)]
+    if changed or chosen.pretrain.epochs:
+        name = changed[0] if changed else "pretrain.epochs"
+        raise ConfigError(f"{name} cannot change in an update", remedy="leave it out, or fit anew: kgem fit")
+    return chosen
+
+
+def _shared(model: Model, folder: Path | None) -> float:
+    """The multiple of the shared strength that pre-training settled on."""
+    candidates = model.config.pretrain.candidates
+    if "shared" in model.provenance:
+        return float(model.provenance["shared"])
+    log = [] if folder is None else [record for record in read_log(_run(folder)) if record.get("phase") == "pretrain"]
+    if log and (log[-1].get("candidate") or 0) < len(candidates):  # runs of before it was written down
+        return candidates[log[-1].get("candidate") or 0]
+    if len(candidates) > 1:
+        LOG.warning("the model does not say which shared strength it settled on; %g is taken", candidates[0])
+    return candidates[0]
+
+
+def _run(folder: Path) -> Path:
+    """The run folder of a model that is in one; else the folder."""
+    return folder.parent if folder.name == "model" and (folder.parent / "config.toml").is_file() else folder
+
+
+def _source(model: Model, folder: Path | None) -> dict[str, str]:
+    source = {"graph_sha256": model.data.content_hash}
+    if folder is not None:
+        seal = (find_model(folder) / SEAL).read_text(encoding="ascii").split()[0]
+        source |= {"folder": str(folder), "manifest_sha256": seal}
+    return source
+
+
+def _before(model: Model, grown: Dataset, changes: Changes) -> dict[str, dict[str, float]]:
+    """Filtered MRR of the model on the held-out facts that stay, by split."""
+    before = {}
+    for split in SPLITS[1:]:
+        kept = grown.split(split)[: changes.kept[split]]
+        overall = model.metrics.get(split, {}).get("overall")
+        if len(kept):
+            untouched = overall is not None and not changes.removed[split]
+            before[split] = {"n": 2 * len(kept), "mrr": float(overall["mrr"]) if untouched else _mrr(model, kept)}
+    return before
+
+
+def _mrr(model: Model, facts: Any) -> float:
+    ranks = rank(model.scorer(), model.data.reciprocal(facts), model.data.filter_index)
+    return summarise(ranks.of("pessimistic")).mrr
+
+
+def same_questions(model: Model) -> dict[str, dict[str, float]]:
+    """Of an updated model: filtered MRR before and after on the held-out facts that both graphs have, by split.
+
+    The model of before chose among the entities that it knew, this one among all; each leaves out what its graph knows.
+    """
+    document = model.provenance.get("update") or {}
+    found = {}
+    for split, before in document.get("before", {}).items():
+        kept = model.data.split(split)[: document["changes"]["kept"][split]]
+        found[split] = {**before, "after": _mrr(model, kept)}
+    return found
+
+
+def new_folder(folder: Path) -> Path:
+    """Where an update goes by default: beside the run, with the next number that is free."""
+    run = _run(folder)
+    stem, number = re.fullmatch(r"(.*?)(?:-(\d+))?", run.name).groups()  # type: ignore[union-attr]
+    following = int(number or 1) + 1
+    while (found := run.with_name(f"{stem}-{following}")).exists():
+        following += 1
+    return found

@@ -1,0 +1,148 @@
+"""Answers as JSON, and one clear error for each kind of bad request."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from kgem.errors import ArtifactError, InputError, KgemError, UnknownLabel
+from kgem.serve.jobs import Busy
+
+__all__ = ["HANDLERS", "Refused", "UnknownHere", "refusal", "reply"]
+
+LOG = logging.getLogger(__name__)
+BUSY_SECONDS = 5  # after which one may ask again
+
+
+class Refused(Exception):
+    """A request that cannot be answered, with the status and the kind of error to tell."""
+
+    def __init__(self, status: int, kind: str, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message, self.remedy = status, kind, message, remedy
+
+
+class UnknownHere(UnknownLabel):
+    """A label that the graph does not have, with some that may have been meant."""
+
+    def __init__(self, kind: str, label: str, suggestions: Sequence[str]) -> None:
+        shown = label if len(label) <= 80 else f"{label[:80]}…"
+        remedy = f"did you mean {' or '.join(suggestions)}?" if suggestions else "labels are compared exactly"
+        super().__init__(f"no {kind} is called {shown!r}", remedy=remedy)
+        self.suggestions = list(suggestions)
+
+
+def reply(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer; numbers that JSON does not have become null."""
+    text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Half a surrogate pair, which only a request can bring in, is written as the escape that it is in JSON.
+    body = text.encode("utf-8", "backslashreplace")
+    return Response(body, status, dict(headers or {}), media_type="application/json")
+
+
+def refusal(
+    status: int,
+    kind: str,
+    message: str,
+    remedy: str | None = None,
+    suggestions: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The one form that all errors have."""
+    error = {"kind": kind, "message": message, "remedy": remedy, "suggestions": list(suggestions)}
+    return reply({"error": error}, status, headers)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return refusal(error.status, error.kind, error.message, error.remedy)
+
+
+async def _unknown_label(request: Request, error: Exception) -> Response:
+    assert isinstance(error, UnknownLabel)
+    near = error.suggestions if isinstance(error, UnknownHere) else []
+    return refusal(404, "unknown-label", error.what, error.remedy, near)
+
+
+async def _bad_input(request: Request, error: Exception) -> Response:
+    assert isinstance(error, InputError)
+    return refusal(422, "bad-parameter", error.what, error.remedy)
+
+
+async def _disk(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ArtifactError)
+    LOG.error("%s", error.message)
+    return refusal(503, "not-saved", error.what, error.remedy)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, KgemError)
+    LOG.error("%s", error.message)
+    return refusal(503, "failed", error.what, error.remedy)
+
+
+async def _busy(request: Request, error: Exception) -> Response:
+    remedy = "ask again in a moment"
+    return refusal(429, "busy", "too much work is waiting", remedy, headers={"Retry-After": str(BUSY_SECONDS)})
+
+
+async def _bad_parameter(request: Request, error: Exception) -> Response:
+    """The first thing that is wrong with parameters or body; what was given is not repeated, it may be anything."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return refusal(400, "bad-request", "the body is not JSON", "send a JSON object")
+    place, *names = (str(part) for part in first["loc"])
+    name = ".".join(names) or place
+    said = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return refusal(
+            422, "bad-parameter", f"there is no parameter {name[:80]!r}", "see /openapi.json for those there are"
+        )
+    return refusal(
+        422, "bad-parameter", f"{name[:80]}: {said[0].lower()}{said[1:]}", "see /openapi.json for what is allowed"
+    )
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kinds = {404: "not-found", 405: "wrong-method"}
+    messages = {404: "there is nothing at this address", 405: f"{request.method} is not possible here"}
+    remedy = "see /openapi.json for all addresses" if error.status_code in kinds else None
+    return refusal(
+        error.status_code,
+        kinds.get(error.status_code, "bad-request"),
+        messages.get(error.status_code, "the request makes no sense"),
+        remedy,
+        headers=error.headers,
+    )
+
+
+HANDLERS: dict[Any, Any] = {
+    Refused: _refused,
+    UnknownLabel: _unknown_label,
+    InputError: _bad_input,
+    ArtifactError: _disk,
+    KgemError: _failed,
+    Busy: _busy,
+    RequestValidationError: _bad_parameter,
+    HTTPException: _http,
+}

@@ -1,0 +1,447 @@
+"""Section 3.2: pre-train, variational EM, re-train; a machine of three phases that can stop and go on anywhere.
+
+Re-training fits a point estimate with the learned strengths. The mean of q was trained under noise, which
+acts like a further regulariser that grows with how often a symbol occurs (docs/method.md); a point estimate
+misses it. So the re-training strengths are
+
+    lambda = a * learned + c * shared * n,
+
+with the shared strength that pre-training settled on. (a, c) is settled by a short race on validation MRR: every
+candidate re-trains a few epochs from the EM means, the best two some more, and the one that leads goes on. a = 1,
+c = 0 is the paper's recipe. Pre-training settles its one shared strength the same way; while the strongest or the
+weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
+Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kgem.config import Config, EMConfig, PretrainConfig, RetrainConfig, TrainConfig
+from kgem.data.dataset import Dataset
+from kgem.errors import Collapsed
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
+from kgem.model.posterior import Gaussian, Posterior
+from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
+from kgem.model.scores import get_score
+from kgem.train.point_estimate import EpochRecord, PointState, Validate, below, copy_tables, point_estimate
+from kgem.train.race import Race, prefixed
+from kgem.train.variational_em import EMState, variational_em
+from kgem.train.warm_start import WarmStart, measure_em, measure_point
+
+__all__ = ["PHASES", "FitResult", "ThreePhases"]
+
+PHASES = ("pretrain", "em", "retrain")
+PRETRAINED = (0.0, 1.0)  # the (a, c) of pre-training's strengths
+WEIGHT_OF_PRIOR = 0.25  # of what noise and prior of q do together
+LEAST_BETA = 0.01  # a prior that weighs nothing would let q run away
+NEGATIVES = "negatives"  # the generator of random tails, in a checkpoint
+RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
+
+LOG = logging.getLogger(__name__)
+
+OnEpoch = Callable[["ThreePhases", str, EpochRecord], None]
+ValidateBlend = Callable[[Embeddings, Embeddings], float]
+C = TypeVar("C")  # what a race is about: a factor, or an (a, c)
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What a fit leaves behind."""
+
+    point: Embeddings  # re-trained tables, or the pre-trained ones if these are better
+    posterior: Posterior  # q after EM, at its best on validation
+    strengths: Strengths  # learned by EM
+    mix: tuple[float, float]  # the (a, c) that re-training settled on
+    beta: float  # the tempering of EM
+    epochs: dict[str, int]  # spent in each phase, trials and restarts included
+    events: tuple[dict[str, Any], ...]  # what went wrong on the way and was put right
+    shared: float  # the multiple of the shared strength that pre-training settled on
+
+
+class ThreePhases:
+    """A fit in progress. `run` carries it to its end; `tensors` and `numbers` are all that a checkpoint needs."""
+
+    def __init__(
+        self,
+        data: Dataset,
+        config: Config,
+        validate: Validate | None = None,
+        on_epoch: OnEpoch | None = None,
+        warm: WarmStart | None = None,
+        validate_blend: ValidateBlend | None = None,
+    ) -> None:
+        """`validate_blend` judges two models that answer together: re-training may be for such a pair."""
+        self.config = config
+        self._warm = warm
+        self.phase = "pretrain"
+        self._validate = validate
+        self._validate_blend = validate_blend
+        self._on_epoch = on_epoch
+        score = get_score(config.model.score)
+        self.prior = Prior(config.model.p, score.complex)
+        self._start = Embeddings.random(
+            score,
+            data.n_entities,
+            data.n_relations,
+            config.model.dim,
+            generator=self._generator("init"),
+            reciprocal=config.model.reciprocal,
+            scale=config.model.init_scale,
+            dtype=getattr(torch, config.dtype),
+            device=config.device,
+        )
+        products = torch.bfloat16 if config.run.products == "bfloat16" else None
+        self.objective = SoftmaxObjective(data.query_index, self._start, self.prior, products=products)
+        relations = np.tile(data.relation_counts, 2 if config.model.reciprocal else 1)
+        self._counts = (data.entity_counts, relations)
+        self._negatives = self._generator("negatives")
+        self.pretraining_objective = self._pretraining_objective(data)
+        self._pretraining = Race(self._start_pretraining())
+        self.epochs = dict.fromkeys(PHASES, 0)
+        self.events: list[dict[str, Any]] = []
+        self.em: EMState | None = None
+        self.race: Race | None = None
+
+    def _generator(self, purpose: str) -> torch.Generator:
+        """A stream of its own for each purpose, so that phases do not depend on each other's lengths."""
+        purposes = ("init", "pretrain", "em", "noise", "retrain", "negatives", "predict")
+        return torch.Generator().manual_seed(self.config.seed * len(purposes) + purposes.index(purpose))
+
+    def _pretraining_objective(self, data: Dataset) -> Objective:
+        """What phase 1 minimises: the softmax of the later phases, or the margin loss of the early models."""
+        config = self.config.pretrain
+        if config.loss == "softmax":
+            return self.objective
+        return MarginObjective(
+            data.query_index,
+            self._start,
+            self.prior,
+            generator=self._negatives,
+            margin=config.margin,
+            negatives=config.negatives,
+        )
+
+    @property
+    def pretraining(self) -> PointState:
+        """Phase 1 as it stands."""
+        return self._pretraining.state
+
+    @property
+    def shared_factor(self) -> float:
+        """The multiple of the shared strength that leads the race of pre-training."""
+        return self.factors[self._pretraining.leader]
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """The multiples of the shared strength that race, those that joined included."""
+        return (*self.config.pretrain.candidates, *self._pretraining.joined)
+
+    @property
+    def candidate(self) -> int | None:
+        """Whose turn it is in the race of this phase; none in EM."""
+        race = {"pretrain": self._pretraining, "retrain": self.race}.get(self.phase)
+        if race is None:
+            return None
+        runners = len(self.factors if self.phase == "pretrain" else self.config.retrain.candidates)
+        if race.candidate < runners:
+            return race.candidate
+        in_final = not race.decided and race.finalist < len(race.kept)
+        return race.kept[race.finalist].candidate if in_final else race.leader
+
+    def rule_strengths(self, factor: float = 1.0) -> Strengths:
+        """Eq. 6, or its uniform variant, for both tables."""
+        config = self.config.pretrain
+        like = self._start.entities
+        rule = RULES[config.rule]
+        return Strengths(*(rule(n, factor * config.strength, like.dtype).to(like.device) for n in self._counts))
+
+    def run(self) -> None:
+        """Mutates: from wherever the fit stands to its end."""
+        if self.phase == "pretrain":
+            self._pretrain()
+        if self.phase == "em":
+            self._variational_em()
+        if self.phase == "retrain":
+            self._retrain()
+
+    def result(self) -> FitResult:
+        """Tables, posterior and strengths of a fit that is done."""
+        assert self.em is not None and self.race is not None
+        means, log_stds = self.em.best, self.em.best_log_stds
+        q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
+        mix = self.config.retrain.candidates[self.race.leader]
+        return FitResult(
+            point=self.race.state.best,
+            posterior=q,
+            strengths=self.em.strengths,
+            mix=PRETRAINED if self.fell_back else mix,
+            beta=self.em_config().beta or 1.0,
+            epochs=dict(self.epochs),
+            events=tuple(self.events),
+            shared=self.shared_factor,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of everything in the fit that is a tensor: with `numbers`, all that `restore` needs."""
+        states = {
+            name: t for part, state in self._states().items() for name, t in prefixed(part, state.tensors()).items()
+        }
+        return states | {NEGATIVES: self._negatives.get_state()}
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything else in the fit, for JSON."""
+        return {
+            "phase": self.phase,
+            "epochs": dict(self.epochs),
+            "events": [dict(event) for event in self.events],
+            **{part: state.numbers() for part, state in self._states().items()},
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Mutates a fit of the same graph and settings: back to where `tensors` and `numbers` were taken."""
+        self.phase = numbers["phase"]
+        self.epochs = dict(numbers["epochs"])
+        self.events = [dict(event) for event in numbers["events"]]
+        if "em" in numbers:
+            self.em = self._start_em(measured=False)
+        if "race" in numbers:
+            self.race = Race(self._start_retraining(measured=False))
+        for part, state in self._states().items():
+            state.restore(below(f"{part}.", tensors), numbers[part])
+        if NEGATIVES in tensors:  # checkpoints of before the margin loss have none
+            self._negatives.set_state(tensors[NEGATIVES].cpu())
+
+    def _states(self) -> dict[str, PointState | EMState | Race]:
+        """The states of the phases that have begun."""
+        states = {"pretraining": self._pretraining, "em": self.em, "race": self.race}
+        return {part: state for part, state in states.items() if state is not None}
+
+    def _pretrain(self) -> None:
+        self._run_race(
+            self._pretraining,
+            self.config.pretrain,
+            lambda: self.factors,
+            self.rule_strengths,
+            self._start_pretraining,
+            self._join_pretraining,
+        )
+        self.em = self._start_em()
+        self.phase = "em"
+
+    def _join_pretraining(self) -> None:
+        """Mutates: while one at the edge leads, a further candidate joins the race."""
+        race, more = self._pretraining, len(self._pretraining.joined) < self.config.pretrain.extensions
+        if more and race.candidate == len(self.factors) and math.isfinite(race.best):
+            race.joined.extend(beyond(self.factors, race.leader))
+
+    def _start_pretraining(self) -> PointState:
+        self._negatives.set_state(self._generator("negatives").get_state())  # the same tails for every candidate
+        start = self._start.clone()
+        if self._warm is not None:
+            q = self._warm.posterior
+            start = self._start.with_tables(q.entities.mean.clone(), q.relations.mean.clone())
+        return PointState.start(start, self.config.pretrain, self._generator("pretrain"))
+
+    def _start_em(self, *, measured: bool = True) -> EMState:
+        """Phase 2 at its beginning; whoever restores another state has no need for measured accumulators."""
+        config, means = self.config.em, self.pretraining.best.clone()
+        if self._warm is not None:
+            return self._go_on_with_em(means, self._warm, measured)
+        strengths = self.rule_strengths(self.shared_factor)
+        if config.initial_strengths == "optimal":
+            optima = (
+                self.prior.optimal_inverse_strengths(self.prior.expected_norm(q.mean, q.log_std), q.mean.shape[1])
+                for q in (Gaussian.around(table, config.initial_std) for table in means.tables())
+            )
+            strengths = Strengths(*(optimum.reciprocal() for optimum in optima))
+        state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
+        if config.carry_accumulators and config.optimizer == self.config.pretrain.optimizer:
+            state.mean_optimizer.restore(self.pretraining.optimizer.state())
+        return state
+
+    def _go_on_with_em(self, means: Embeddings, warm: WarmStart, measured: bool) -> EMState:
+        """EM from q and strengths of an earlier fit. Validation may know nothing of new symbols: the latest counts."""
+        config, strengths = self.em_config(), Strengths(*(lam.clone() for lam in warm.strengths))
+        state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
+        for log_stds in (state.log_stds, state.best_log_stds):
+            log_stds.entities.copy_(warm.posterior.entities.log_std)
+            log_stds.relations.copy_(warm.posterior.relations.log_std)
+        state.stopping.latest = True
+        if measured and config.carry_accumulators:
+            measure_em(state, self.objective, self.prior, config, warm)
+        return state
+
+    def em_config(self) -> EMConfig:
+        """The settings of EM as it stands: a quarter of beta for every collapse so far."""
+        config = self.config.em
+        return config.model_copy(update={"beta": (config.beta or self.tempering()) / 4**self.collapses})
+
+    def tempering(self) -> float:
+        """A quarter of the beta at which EM's prior weighs as much as that of pre-training, and at most 1.
+
+        With the strengths of Eq. 17 every row has lambda ||x||^p = K', so that the tempered prior has the weight
+        beta * K' * rows, where pre-training has the sum of its lambda ||x||^p. A quarter of that, because q's noise
+        regularises too (docs/method.md).
+        """
+        tables = self.pretraining.best.tables()
+        rule = self.rule_strengths(self.shared_factor)
+        weight = sum(float((lam * self.prior.norm(x)).sum()) for lam, x in zip(rule, tables, strict=True))
+        fair = weight / sum(x.numel() for x in tables)
+        return min(max(WEIGHT_OF_PRIOR * fair, LEAST_BETA), 1.0)
+
+    @property
+    def collapses(self) -> int:
+        """How often EM has begun anew."""
+        return sum(event["event"] == "collapse" for event in self.events)
+
+    def _variational_em(self) -> None:
+        while True:
+            assert self.em is not None
+            config = self.em_config()
+            variational_em(
+                self.em, self.objective, self.prior, config, self._validate, lambda _, record: self._tell(record)
+            )
+            if not self.em.collapse.done:
+                break
+            self._recover(self.em, config)
+        self.race = Race(self._start_retraining())
+        self.phase = "retrain"
+
+    def _recover(self, collapsed: EMState, config: EMConfig) -> None:
+        """Mutates: EM begins anew with a smaller beta; raises when that has been tried enough."""
+        what = f"q fell back to the prior in epoch {collapsed.epoch} of variational EM (beta = {config.beta:g})"
+        if self.collapses >= config.restarts:
+            raise Collapsed(
+                f"{what}: it predicts no better than chance and its means drown in its noise",
+                where="phase em",
+                remedy="lower em.beta to a quarter, with em.initial_strengths = optimal and em.e_epochs = 0; "
+                "if that does not help, lower model.dim: the graph may have too few facts, or nothing to learn",
+            )
+        self.events.append({"event": "collapse", "phase": "em", "epoch": collapsed.epoch, "beta": config.beta})
+        LOG.warning("%s; it starts again from the pre-trained tables with beta = %g", what, self.em_config().beta)
+        self.em = self._start_em()
+
+    def _start_retraining(self, *, measured: bool = True) -> PointState:
+        assert self.em is not None
+        config = self.config.retrain
+        if self._warm is not None and config.start == "warm":
+            return self._go_on_with_retraining(self.em.best, self._warm, measured)
+        start = self.em.best.clone() if config.start == "warm" else self._start.clone()
+        return PointState.start(start, config, self._generator("retrain"))
+
+    def _go_on_with_retraining(self, means: Embeddings, warm: WarmStart, measured: bool) -> PointState:
+        """Re-training from the tables of an earlier fit, and for new symbols from the EM means; the latest counts."""
+        config = self.config.retrain
+        tables = zip(warm.new, means.tables(), warm.point, strict=True)
+        start = means.with_tables(*(torch.where(new[:, None], mean, old) for new, mean, old in tables))
+        state = PointState.start(start, config, self._generator("retrain"))
+        state.stopping.latest = True
+        if measured and self.config.em.carry_accumulators:
+            measure_point(state, self.objective, self.retraining_strengths(*config.candidates[0]), config, warm)
+        return state
+
+    def retraining_strengths(self, a: float, c: float) -> Strengths:
+        """a * learned + c * shared * n, where shared * n is what pre-training settled on (Eq. 6)."""
+        assert self.em is not None
+        rule = self.rule_strengths(self.shared_factor)
+        return Strengths(*(a * lam + c * other for lam, other in zip(self.em.strengths, rule, strict=True)))
+
+    def _retrain(self) -> None:
+        assert self.race is not None
+        config = self.config.retrain
+        self._run_race(
+            self.race,
+            config,
+            lambda: config.candidates,
+            lambda candidate: self.retraining_strengths(*candidate),
+            self._start_retraining,
+        )
+        self._fall_back(self.race.state)
+        self.phase = "done"
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether the pre-trained tables were better than the re-trained ones."""
+        return any(event["event"] == "fallback" for event in self.events)
+
+    def _fall_back(self, retrained: PointState) -> None:
+        """Mutates: the pre-trained tables again, if what re-training is judged by says that they are better."""
+        judge = self._judge()
+        if not self.config.retrain.fall_back or judge is None or self._warm or not retrained.stopping.best_epoch:
+            return
+        mrr, best = judge(self.pretraining.best), retrained.stopping.best
+        if mrr > best:
+            copy_tables(self.pretraining.best, retrained.best)
+            self.events.append({"event": "fallback", "phase": "retrain", "mrr": mrr, "retrained": best})
+            LOG.info("the pre-trained tables are better than the re-trained ones (MRR %.4f, %.4f)", mrr, best)
+
+    def _run_race(
+        self,
+        race: Race,
+        config: PretrainConfig | RetrainConfig,
+        candidates: Callable[[], Sequence[C]],
+        strengths: Callable[[C], Strengths],
+        start: Callable[[], PointState],
+        join: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Mutates: heats for all candidates, a final between the best two, and the winner's way to its end."""
+
+        def run(candidate: int, epochs: int) -> None:
+            length = config.model_copy(update={"epochs": min(epochs, config.epochs)})
+            self._point_estimate(race.state, strengths(candidates()[candidate]), length)
+
+        if len(candidates()) == 1:
+            race.candidate = 1
+            run(0, config.epochs)
+            return
+        while race.candidate < len(candidates()):
+            run(race.candidate, config.trial_epochs)
+            race.end_heat()
+            join()
+            if race.candidate < len(candidates()):
+                race.state = start()
+            else:
+                race.enter(0)
+        while not race.decided:
+            if race.finalist < len(race.kept):
+                run(race.kept[race.finalist].candidate, config.final_epochs)
+                race.end_turn()
+            else:
+                race.decide()
+        run(race.leader, config.epochs)
+
+    def _point_estimate(self, state: PointState, strengths: Strengths, config: TrainConfig) -> None:
+        objective = self.pretraining_objective if self.phase == "pretrain" else self.objective
+        point_estimate(state, objective, strengths, config, self._judge(), lambda _, record: self._tell(record))
+
+    def _judge(self) -> Validate | None:
+        """What is validated in this phase: its tables, or in re-training these together with the means of q."""
+        together, em = self._validate_blend, self.em
+        if self.phase != "retrain" or self.config.retrain.judge != "blend" or together is None or em is None:
+            return self._validate
+        return lambda tables: together(tables, em.best)
+
+    def _tell(self, record: EpochRecord) -> None:
+        self.epochs[self.phase] += 1
+        if self._on_epoch is not None:
+            self._on_epoch(self, self.phase, record)
+
+
+def beyond(factors: Sequence[float], leader: int) -> list[float]:
+    """One more factor on the side where the leader is the last, as far from it as its neighbour; none if it is not."""
+    ordered = sorted(set(factors))
+    if len(ordered) > 1 and factors[leader] == ordered[-1]:
+        return [ordered[-1] * ordered[-1] / ordered[-2]]
+    if len(ordered) > 1 and factors[leader] == ordered[0]:
+        return [ordered[0] * ordered[0] / ordered[1]]
+    return []

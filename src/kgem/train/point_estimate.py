@@ -1,0 +1,216 @@
+"""Algorithm 1: a point estimate of the embeddings for given strengths, by stochastic gradient descent."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kgem.config import TrainConfig
+from kgem.errors import Diverged
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import Objective
+from kgem.model.prior import Strengths
+from kgem.train.optimizer import Optimizer, Schedule
+from kgem.train.stopping import EarlyStopping
+
+__all__ = ["EpochRecord", "PointState", "point_estimate"]
+
+Validate = Callable[[Embeddings], float]
+MAX_ROLLBACKS = 2
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What one epoch amounted to."""
+
+    epoch: int
+    loss: float  # the data term of L / N', averaged over the epoch's steps
+    rate: float
+    seconds: float
+    mrr: float | None = None  # filtered, on validation, where it was measured
+    best: float | None = None
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class PointState:
+    """Everything Algorithm 1 needs to go on; the tables change in place."""
+
+    embeddings: Embeddings
+    optimizer: Optimizer
+    generator: torch.Generator  # of the order of queries
+    stopping: EarlyStopping
+    best: Embeddings
+    average: Embeddings  # of the tables over the last steps: what is validated and kept
+    steps: int = 0
+    epoch: int = 0
+    slower: float = 1.0  # factor on the rate after a rollback
+    rollbacks: int = 0
+    good: Snapshot | None = None  # where to fall back on
+
+    @classmethod
+    def start(cls, embeddings: Embeddings, config: TrainConfig, generator: torch.Generator) -> PointState:
+        return cls(
+            embeddings=embeddings,
+            optimizer=Optimizer(config.optimizer, embeddings.tables()),
+            generator=generator,
+            stopping=EarlyStopping(config.patience, config.min_gain),
+            best=embeddings.clone(),
+            average=embeddings.clone(),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
+        accumulators = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
+        copies = {name: tensor.clone() for name, tensor in self._tables().items()}
+        return copies | accumulators | {"generator": self.generator.get_state()}
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything else in the state, for JSON."""
+        plain = {name: getattr(self, name) for name in ("epoch", "steps", "slower", "rollbacks")}
+        return plain | {"stopping": asdict(self.stopping)}
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
+        for name, table in self._tables().items():
+            table.copy_(tensors[name])
+        self.optimizer.restore(below("optimizer.", tensors))
+        self.generator.set_state(tensors["generator"].cpu())
+        for name in ("epoch", "steps", "slower", "rollbacks"):
+            setattr(self, name, numbers[name])
+        self.stopping = EarlyStopping(**numbers["stopping"])
+        self.good = None
+
+    def _tables(self) -> dict[str, Tensor]:
+        """The live tables, by name."""
+        groups = {"now": self.embeddings, "best": self.best, "average": self.average}
+        return {
+            f"{group}.{side}": table
+            for group, embeddings in groups.items()
+            for side, table in zip(("entities", "relations"), embeddings.tables(), strict=True)
+        }
+
+
+def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with the prefix, under the rest of their names."""
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def point_estimate(
+    state: PointState,
+    objective: Objective,
+    strengths: Strengths,
+    config: TrainConfig,
+    validate: Validate | None = None,
+    on_epoch: Callable[[PointState, EpochRecord], None] | None = None,
+) -> Embeddings:
+    """Algorithm 1, from wherever the state stands; mutates it. Returns the best tables on validation."""
+    schedule = Schedule(config.learning_rate, config.half_life)
+    while state.epoch < config.epochs and not state.stopping.done:
+        begun = time.perf_counter()
+        loss = run_epoch(state, objective, strengths, config, schedule)
+        if not math.isfinite(loss):
+            roll_back(state)
+            continue
+        state.epoch += 1
+        mrr = None
+        if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
+            mrr = validate(state.average)
+            if state.stopping.update(mrr, state.epoch):
+                copy_tables(state.average, state.best)
+        elif validate is None:
+            copy_tables(state.average, state.best)
+        if on_epoch is not None:
+            rate = state.slower * schedule.at(state.epoch)
+            seconds = time.perf_counter() - begun
+            best = state.stopping.best if state.stopping.best_epoch else None
+            on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, best))
+    return state.best
+
+
+def run_epoch(
+    state: PointState, objective: Objective, strengths: Strengths, config: TrainConfig, schedule: Schedule
+) -> float:
+    """Lines 3-5 for every query once; mutates the tables. Returns the data term; not finite if it or a table is not."""
+    batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
+    total = 0.0
+    for step, batch in enumerate(batches):
+        loss, gradients = objective(state.embeddings, strengths, batch)
+        if not math.isfinite(loss):
+            return loss
+        if step == 0:  # only now are the tables that the last epoch left known to be good
+            state.good = Snapshot.take(state)
+        total += loss * len(batch)
+        rate = state.slower * schedule.at(state.epoch + step / len(batches))
+        state.optimizer.step(gradients, rate)
+        state.steps += 1
+        if config.averaging:
+            average(state.embeddings, state.average, state.steps, config.averaging * len(batches))
+    if not config.averaging:
+        copy_tables(state.embeddings, state.average)
+    return total / objective.n_items if all(map(is_finite, state.embeddings.tables())) else math.nan
+
+
+def average(tables: Embeddings, averages: Embeddings, step: int, window: float) -> None:
+    """Mutates the averages: exponential ones over about `window` steps, plain ones before there are as many.
+
+    The iterates of a constant rate hover around the optimum; their average is closer to it than any of them.
+    """
+    weight = 1 / min(step, max(window, 1.0))
+    for new, mean in zip(tables.tables(), averages.tables(), strict=True):
+        mean.lerp_(new, weight) if weight < 1 else mean.copy_(new)
+
+
+def default_batch_size(n_items: int) -> int:
+    """About 250 steps an epoch: many enough on a small graph, large enough on a large one to be fast."""
+    return min(max(round(n_items / 250), 64), 1024)
+
+
+def is_finite(table: Tensor) -> bool:
+    """Whether all entries are finite, without a table of truth values."""
+    return bool(torch.stack(torch.aminmax(table)).isfinite().all())
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tables that had a finite loss, to fall back on when it stops being a number."""
+
+    tables: tuple[Tensor, ...]
+    accumulators: dict[str, Tensor]
+
+    @classmethod
+    def take(cls, state: PointState) -> Snapshot:
+        return cls(tuple(t.clone() for t in state.embeddings.tables()), state.optimizer.state())
+
+
+def roll_back(state: PointState) -> None:
+    """Mutates the state: last good tables, a quarter of the rate; raises when that has been tried enough."""
+    if state.good is None:
+        raise Diverged(
+            "the loss is not a number before the first step",
+            remedy="start from finite tables, or from smaller ones",
+        )
+    state.rollbacks += 1
+    if state.rollbacks > MAX_ROLLBACKS:
+        raise Diverged(
+            f"the loss is not a number in epoch {state.epoch + 1}, "
+            f"also after {MAX_ROLLBACKS} restarts of the epoch with a smaller rate",
+            remedy="lower the learning rate, or raise the initial strength",
+        )
+    for table, mean, good in zip(state.embeddings.tables(), state.average.tables(), state.good.tables, strict=True):
+        table.copy_(good)
+        mean.copy_(good)
+    state.optimizer.restore(state.good.accumulators)
+    state.slower /= 4
+
+
+def copy_tables(source: Embeddings, target: Embeddings) -> None:
+    """Mutates the target: its tables become those of the source."""
+    for new, old in zip(source.tables(), target.tables(), strict=True):
+        old.copy_(new)

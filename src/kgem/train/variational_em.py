@@ -1,0 +1,337 @@
+"""Algorithm 2: variational EM, which fits a posterior and tunes every strength at once.
+
+Beside Algorithm 1 there are three differences: noise is injected into the tables, its scale is learned
+with the gradient of the entropy, and the strengths are updated after T_E epochs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kgem.config import EMConfig
+from kgem.errors import Diverged
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import Gradients, Objective
+from kgem.model.posterior import Gaussian
+from kgem.model.prior import Prior, Strengths
+from kgem.train.optimizer import Optimizer, Schedule
+from kgem.train.point_estimate import EpochRecord, Validate, average, below, copy_tables, default_batch_size, is_finite
+from kgem.train.stopping import Collapse, EarlyStopping, Settling
+
+__all__ = ["Bound", "EMState", "elbo", "variational_em"]
+
+SIDES = ("entities", "relations")
+Norms = list[Tensor]  # ||x||_p^p of each row, one tensor per table
+
+
+@dataclass
+class EMState:
+    """Everything Algorithm 2 needs to go on; posterior and strengths change in place."""
+
+    means: Embeddings
+    log_stds: Gradients  # xi, one tensor per table
+    strengths: Strengths
+    mean_optimizer: Optimizer
+    std_optimizer: Optimizer
+    generator: torch.Generator  # of the order of queries
+    noise: torch.Generator
+    stopping: EarlyStopping
+    settling: Settling
+    collapse: Collapse
+    optima: Strengths  # 1/lambda of Eq. 17 after the last epoch; not a number before the first
+    average: Embeddings  # of the means over the last steps: what is validated and kept
+    best: Embeddings
+    best_log_stds: Gradients
+    sample: Embeddings  # scratch: one draw of both tables
+    steps: int = 0
+    epoch: int = 0
+
+    @classmethod
+    def start(
+        cls,
+        means: Embeddings,
+        strengths: Strengths,
+        config: EMConfig,
+        generator: torch.Generator,
+        noise: torch.Generator,
+    ) -> EMState:
+        """Line 1: q around a pre-trained model."""
+        log_stds = Gradients(*(Gaussian.around(table, config.initial_std).log_std for table in means.tables()))
+        return cls(
+            means=means,
+            log_stds=log_stds,
+            strengths=strengths,
+            mean_optimizer=Optimizer(config.optimizer, means.tables()),
+            std_optimizer=Optimizer(config.optimizer, log_stds),
+            generator=generator,
+            noise=noise,
+            stopping=EarlyStopping(config.patience, config.min_gain),
+            settling=Settling(config.settled),
+            collapse=Collapse(math.log(means.n_entities)),
+            optima=Strengths(*(torch.full_like(lam, math.nan) for lam in strengths)),
+            average=means.clone(),
+            best=means.clone(),
+            best_log_stds=Gradients(*(t.clone() for t in log_stds)),
+            sample=means.clone(),
+        )
+
+    @property
+    def posterior(self) -> tuple[Gaussian, Gaussian]:
+        """q as it stands (Eqs. 12-13): of E, and of R."""
+        entities, relations = self.means.tables()
+        return Gaussian(entities, self.log_stds.entities), Gaussian(relations, self.log_stds.relations)
+
+    def keep_as_best(self) -> None:
+        """Mutates: q as it stands, around the averaged means, is the best so far."""
+        copy_tables(self.average, self.best)
+        for new, old in zip(self.log_stds, self.best_log_stds, strict=True):
+            old.copy_(new)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
+        groups = {
+            "mean_optimizer": self.mean_optimizer.state(),
+            "std_optimizer": self.std_optimizer.state(),
+            "generator": {"order": self.generator.get_state(), "noise": self.noise.get_state()},
+        }
+        copies = {name: tensor.clone() for name, tensor in self._tables().items()}
+        return copies | {f"{group}.{name}": t for group, named in groups.items() for name, t in named.items()}
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything else in the state, for JSON."""
+        return {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "stopping": asdict(self.stopping),
+            "settling": asdict(self.settling),
+            "collapse": asdict(self.collapse),
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
+        for name, table in self._tables().items():
+            table.copy_(tensors[name])
+        self.mean_optimizer.restore(below("mean_optimizer.", tensors))
+        self.std_optimizer.restore(below("std_optimizer.", tensors))
+        self.generator.set_state(tensors["generator.order"].cpu())
+        self.noise.set_state(tensors["generator.noise"].cpu())
+        self.epoch, self.steps = numbers["epoch"], numbers["steps"]
+        self.stopping = EarlyStopping(**numbers["stopping"])
+        self.settling = Settling(**numbers["settling"])
+        self.collapse = Collapse(**numbers["collapse"])
+
+    def _tables(self) -> dict[str, Tensor]:
+        """The live tensors, by name."""
+        groups = {
+            "mean": self.means.tables(),
+            "log_std": self.log_stds,
+            "strengths": self.strengths,
+            "optima": self.optima,
+            "average": self.average.tables(),
+            "best_mean": self.best.tables(),
+            "best_log_std": self.best_log_stds,
+        }
+        return {f"{group}.{side}": t for group, pair in groups.items() for side, t in zip(SIDES, pair, strict=True)}
+
+
+def variational_em(
+    state: EMState,
+    objective: Objective,
+    prior: Prior,
+    config: EMConfig,
+    validate: Validate | None = None,
+    on_epoch: Callable[[EMState, EpochRecord], None] | None = None,
+) -> None:
+    """Algorithm 2, from wherever the state stands; mutates it. Also ends when settled, or collapsed."""
+    while state.epoch < config.epochs and not finished(state, config):
+        begun = time.perf_counter()
+        loss = run_epoch(state, objective, prior, config)
+        if not math.isfinite(loss):
+            raise Diverged(f"the loss is not a number in EM epoch {state.epoch + 1}", remedy="lower em.learning_rate")
+        state.epoch += 1
+        state.collapse.update(loss, signal_to_noise(state))
+        mrr = None
+        if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
+            mrr = validate(state.average)
+            if state.stopping.update(mrr, state.epoch):
+                state.keep_as_best()
+        elif validate is None:
+            state.keep_as_best()
+        norms = exact_norms(state, prior)
+        bound = elbo(state, prior, loss * objective.n_facts, norms)
+        drift = take_optima(state, prior, norms)
+        # While the strengths are held, q settles to them: that is not yet the end.
+        state.settling.update(drift if state.epoch > config.e_epochs else math.inf, bound.elbo)
+        if on_epoch is not None:
+            rate = Schedule(config.learning_rate, config.half_life).at(state.epoch)
+            seconds = time.perf_counter() - begun
+            best = state.stopping.best if state.stopping.best_epoch else None
+            extra = bound._asdict() | {"elbo": bound.elbo}
+            extra |= {"drift": drift} if math.isfinite(drift) else {}
+            extra |= {"collapsed": 1.0} if state.collapse.done else {}
+            on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, best, extra))
+
+
+def finished(state: EMState, config: EMConfig) -> bool:
+    """Whether validation has stopped gaining for good, q has collapsed, or strengths and ELBO have settled.
+
+    The means may gain long after the strengths have settled: then half the patience decides.
+    """
+    idle = state.stopping.best_epoch == 0 or state.stopping.waited >= config.patience // 2
+    return state.stopping.done or state.collapse.done or (state.settling.done and idle)
+
+
+def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConfig) -> float:
+    """Lines 3-9 for every query once; mutates the state. Returns the expected data term of L / N'."""
+    batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
+    mean_rate, std_rate, strength_rate = (
+        Schedule(rate, config.half_life)
+        for rate in (config.learning_rate, config.std_learning_rate, config.strength_rate)
+    )
+    update = M_STEPS.get(config.m_step) if state.epoch >= config.e_epochs else None
+    total = 0.0
+    for step, batch in enumerate(batches):
+        now = state.epoch + step / len(batches)
+        estimate = estimate_gradients(state, objective, prior, batch, config, with_norms=update is not None)
+        if not math.isfinite(estimate.loss):
+            return estimate.loss
+        e_step(state, estimate, mean_rate.at(now), std_rate.at(now))
+        total += estimate.loss * len(batch)
+        state.steps += 1
+        if config.averaging:
+            average(state.means, state.average, state.steps, config.averaging * len(batches))
+        if update is not None:
+            update(state, prior, estimate.norms, strength_rate.at(now), objective.n_facts)
+    if not config.averaging:
+        copy_tables(state.means, state.average)
+    if config.m_step == "exact" and state.epoch >= config.e_epochs:
+        m_step(state, prior, exact_norms(state, prior))
+    return total / objective.n_items if all(map(is_finite, (*state.means.tables(), *state.log_stds))) else math.nan
+
+
+class Estimate(NamedTuple):
+    """What one sample of q, or the mean of several, says about a minibatch."""
+
+    loss: float  # the data term of L / N'
+    means: Gradients  # of L / N' under noise, with respect to the means
+    log_stds: Gradients  # likewise, with respect to xi, less that of the entropy
+    norms: Norms  # of the sample's rows: the paper's estimate of Eq. 17's expectation
+
+
+def estimate_gradients(
+    state: EMState, objective: Objective, prior: Prior, batch: Tensor, config: EMConfig, *, with_norms: bool
+) -> Estimate:
+    """Lines 4-7: gradients of the (tempered) negative ELBO / N' from S samples; their memory is used again."""
+    beta = 1.0 if config.beta is None else config.beta
+    first = estimate_once(state, objective, prior, batch, beta, with_norms)
+    if config.samples == 1:
+        return first
+    loss, sums = first.loss, [t.clone() for t in (*first.means, *first.log_stds, *first.norms)]
+    for _ in range(config.samples - 1):
+        more = estimate_once(state, objective, prior, batch, beta, with_norms)
+        loss += more.loss
+        for total, t in zip(sums, (*more.means, *more.log_stds, *more.norms), strict=True):
+            total.add_(t)
+    for total in sums:
+        total.div_(config.samples)
+    return Estimate(loss / config.samples, Gradients(*sums[:2]), Gradients(*sums[2:4]), sums[4:])
+
+
+def estimate_once(
+    state: EMState, objective: Objective, prior: Prior, batch: Tensor, beta: float, with_norms: bool
+) -> Estimate:
+    """Lines 4-7 for one sample, drawn into the state's scratch, where the gradients for xi then replace it."""
+    draw(state)
+    norms = [prior.norm(table) for table in state.sample.tables()] if with_norms else []
+    tempered = Strengths(*(beta * lam for lam in state.strengths))
+    loss, gradients = objective(state.sample, tempered, batch)
+    # The sample differs from the mean by sigma * eps, just the factor that the gradient for xi needs.
+    entropy = beta / objective.n_facts
+    tables = zip(state.sample.tables(), state.means.tables(), gradients, strict=True)
+    log_stds = Gradients(*(x.sub_(mean).mul_(gradient).sub_(entropy) for x, mean, gradient in tables))
+    return Estimate(loss, gradients, log_stds, norms)
+
+
+def draw(state: EMState) -> None:
+    """Line 4: one sample of both tables from q, into the state's scratch."""
+    for gaussian, table in zip(state.posterior, state.sample.tables(), strict=True):
+        gaussian.sample(state.noise, out=table)
+
+
+def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float) -> None:
+    """Lines 6-7: a gradient step on means and log standard deviations; mutates both."""
+    state.mean_optimizer.step(estimate.means, mean_rate)
+    state.std_optimizer.step(estimate.log_stds, std_rate)
+
+
+def m_step(state: EMState, prior: Prior, norms: Norms, rate: float = 1.0, n_facts: int = 1) -> None:
+    """Line 9 with Eq. 17: 1/lambda moves by `rate` towards its optimum, whatever N'; mutates the strengths."""
+    for norm, table, lam in zip(norms, state.means.tables(), state.strengths, strict=True):
+        optimum = prior.optimal_inverse_strengths(norm, table.shape[1])
+        lam.copy_((lam.reciprocal() * (1 - rate)).add_(optimum, alpha=rate).reciprocal_())
+
+
+def gradient_m_step(state: EMState, prior: Prior, norms: Norms, rate: float, n_facts: int) -> None:
+    """The slow alternative to line 9: a step on log lambda up the gradient of Eq. 16 / N'; mutates the strengths."""
+    for norm, table, lam in zip(norms, state.means.tables(), state.strengths, strict=True):
+        slope = (table.shape[1] - lam * norm) / (prior.p * n_facts)  # lambda d/dlambda of Eq. 16
+        lam.mul_(slope.mul_(rate).exp_())
+
+
+M_STEPS: dict[str, Callable[[EMState, Prior, Norms, float, int], None]] = {
+    "sample": m_step,
+    "gradient": gradient_m_step,
+}
+
+
+def exact_norms(state: EMState, prior: Prior) -> Norms:
+    """E_q ||x||_p^p of each row, without sampling."""
+    return [prior.expected_norm(gaussian.mean, gaussian.log_std) for gaussian in state.posterior]
+
+
+def take_optima(state: EMState, prior: Prior, norms: Norms) -> float:
+    """Note Eq. 17's optimum for q as it stands; returns by how much 1/lambda moved, relative, median over symbols.
+
+    The strengths themselves follow the noise of single samples and would never seem to settle.
+    """
+    changes = []
+    for norm, table, old in zip(norms, state.means.tables(), state.optima, strict=True):
+        new = prior.optimal_inverse_strengths(norm, table.shape[1])
+        changes.append((new / old - 1).abs())
+        old.copy_(new)
+    return float(torch.cat(changes).median())
+
+
+def signal_to_noise(state: EMState) -> float:
+    """Mean square of the entities' means over that of their standard deviations."""
+    q = state.posterior[0]
+    return float(q.mean.square().mean() / q.log_std.mul(2).exp_().mean())
+
+
+class Bound(NamedTuple):
+    """The evidence lower bound (Eq. 14) in its parts, every constant kept; nats over all of S'."""
+
+    log_likelihood: float
+    prior: float
+    entropy: float
+
+    @property
+    def elbo(self) -> float:
+        return self.log_likelihood + self.prior + self.entropy
+
+
+def elbo(state: EMState, prior: Prior, expected_loss: float, norms: Norms | None = None) -> Bound:
+    """Eq. 14 for q as it stands, given the expected data term of L and, if they are known, the expected norms."""
+    norms = exact_norms(state, prior) if norms is None else norms
+    log_prior = 0.0
+    for norm, table, lam in zip(norms, state.means.tables(), state.strengths, strict=True):
+        log_prior += float(prior.log_normaliser(lam, table.shape[1]))
+        log_prior -= float((lam * norm).sum(dtype=torch.float64)) / prior.p
+    return Bound(-expected_loss, log_prior, float(sum(gaussian.entropy() for gaussian in state.posterior)))

@@ -1,0 +1,63 @@
+"""Paired bootstrap: against a loop over resamples, against theory, and on models whose order is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kgem.answer import comparison as compare
+from kgem.answer.comparison import bootstrap_interval, difference, fact_scores, fact_values, same_facts
+from kgem.data.dataset import Dataset
+from kgem.errors import InputError
+from obvious import random_graph
+from small_models import random_model
+
+
+def test_interval_is_that_of_a_loop_over_resamples() -> None:
+    values = np.random.default_rng(1).normal(size=50)
+    draws = np.random.default_rng(7).integers(50, size=(400, 50))
+    means = sorted(float(np.mean([values[i] for i in draw])) for draw in draws.tolist())
+    low, high = bootstrap_interval(values, np.random.default_rng(7), resamples=400, level=0.9)
+    np.testing.assert_allclose([low, high], np.quantile(means, [0.05, 0.95]))
+
+
+@pytest.mark.parametrize("cells", [1, 1000, 2**22])
+def test_interval_has_the_width_that_theory_gives_whatever_the_blocks(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "CELLS", cells)
+    values = np.random.default_rng(2).normal(size=400)
+    low, high = bootstrap_interval(values, np.random.default_rng(0), resamples=4000)
+    half = 1.96 * values.std() / np.sqrt(400)
+    np.testing.assert_allclose([low, high], [values.mean() - half, values.mean() + half], atol=0.1 * half)
+
+
+def test_pairs_are_what_makes_a_small_gain_clear() -> None:
+    rng = np.random.default_rng(3)
+    first = rng.random(300)
+    second = first + 0.01 + 0.01 * rng.normal(size=300)
+    paired = difference(first, second, rng)
+    assert paired.clear and paired.low < paired.value < paired.high and paired.n == 300
+    assert not difference(first, rng.permutation(second), rng).clear
+    assert not difference(first, first, rng).clear
+
+
+def test_the_two_questions_of_a_fact_stay_together() -> None:
+    assert fact_scores(np.array([1, 2, 4, 1, 2, 2])).tolist() == [1.0, 0.5, 0.375]
+    model = random_model()
+    metrics, values = fact_values(model, "test")
+    assert len(values) == len(model.data.test) and np.isclose(values.mean(), metrics.mrr)
+    assert np.isclose(metrics.mrr, model.evaluate("test").mrr)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    model, other = random_model(), random_model(random_graph(seed=5))
+    same_facts(model, random_model(seed=3))
+    with pytest.raises(InputError, match="different graphs"):
+        same_facts(model, other)
+    with pytest.raises(InputError, match="cannot be paired"):
+        difference(np.zeros(3), np.zeros(2), np.random.default_rng(0))
+    data = model.data
+    without = Dataset("g", data.entities, data.relations, data.train, data.valid, data.test[:0])
+    with pytest.raises(InputError, match="no facts in test"):
+        fact_values(random_model(without), "test")

@@ -1,0 +1,115 @@
+"""Finding labels against the obvious way: look at each one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kgem.answer.labels import LabelSearch, folded
+
+LABELS = ["France", "Île-de-France", "FRANCE 24", "Frankfurt", "Åland", "São_Tomé", "/m/0f8l9c", "of", "franc", "東京"]
+COUNTS = np.array([5, 9, 9, 2, 1, 1, 0, 3, 7, 2])
+
+
+def obvious(labels: list[str], counts: np.ndarray, text: str) -> list[int]:
+    """Every label that has the text in it: by how it has, by frequency, by place."""
+
+    def how(label: str) -> int | None:
+        if label == wanted:
+            return 0
+        places = [i for i in range(len(label)) if label.startswith(wanted, i)]
+        if not places:
+            return 0 if not wanted else None
+        if 0 in places:
+            return 1
+        word = any(label[i - 1].isascii() and not label[i - 1].isalnum() for i in places)
+        return 2 if word else 3
+
+    wanted = folded(text)
+    kinds = {i: 0 if not wanted else how(folded(label)) for i, label in enumerate(labels)}
+    return sorted((i for i, kind in kinds.items() if kind is not None), key=lambda i: (kinds[i], -counts[i], i))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("france", ["France", "FRANCE 24", "Île-de-France"]),
+        ("FRANC", ["franc", "FRANCE 24", "France", "Île-de-France"]),
+        ("aland", ["Åland"]),
+        ("ile de", []),
+        ("ile-de", ["Île-de-France"]),
+        ("sao tome", ["São_Tomé"]),
+        ("  Sao   TOME ", ["São_Tomé"]),
+        ("tome", ["São_Tomé"]),
+        ("0f8", ["/m/0f8l9c"]),
+        ("rank", ["Frankfurt"]),
+        ("京", ["東京"]),
+        ("24", ["FRANCE 24"]),
+        ("nothing like it", []),
+    ],
+)
+def test_what_a_person_would_expect(text: str, wanted: list[str]) -> None:
+    total, ids = LabelSearch(LABELS, COUNTS).find(text, 20)
+    assert [LABELS[i] for i in ids] == wanted and total == len(wanted)
+
+
+def test_nothing_typed_lists_the_most_frequent() -> None:
+    total, ids = LabelSearch(LABELS, COUNTS).find(" ", 3)
+    assert total == len(LABELS) and [LABELS[i] for i in ids] == ["Île-de-France", "FRANCE 24", "franc"]
+
+
+TEXT = st.text(st.sampled_from("aAbé_ -/1\u0301\n\x00ßŁ京"), max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=12), TEXT, st.integers(1, 5))
+def test_against_looking_at_each_label(labels: list[str], text: str, limit: int) -> None:
+    counts = np.array([len(label) % 3 for label in labels])
+    total, ids = LabelSearch(labels, counts).find(text, limit)
+    wanted = obvious(labels, counts, text)
+    assert total == len(wanted) and ids.tolist() == wanted[:limit]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Frnace", "France"),
+        ("francee", "France"),
+        ("rance", "France"),
+        ("Grankfurt", "Frankfurt"),
+        ("alnd", "Åland"),
+        ("sao tmoe", "São_Tomé"),
+        ("m/0f8", "/m/0f8l9c"),
+        ("Tokyo", None),
+        ("", None),
+    ],
+)
+def test_a_mistyped_label_has_neighbours(text: str, first: str | None) -> None:
+    near = LabelSearch(LABELS, COUNTS).near(text)
+    assert near[:1] == ([first] if first else []) and len(near) == len(set(near)) <= 3
+
+
+def test_seventy_five_thousand_labels_take_milliseconds() -> None:
+    rng = np.random.default_rng(0)
+    parts = np.array(["anna", "karl", "maria", "von", "de", "smith", "jørgen", "müller", "ball", "stone"])
+    labels = [" ".join(words) + f" {i}" for i, words in enumerate(parts[rng.integers(0, 10, (75_000, 3))].tolist())]
+    search = LabelSearch(labels, rng.integers(0, 50, len(labels)))
+
+    def best_of(look: Callable[[], object]) -> float:
+        taken = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            look()
+            taken.append(time.perf_counter() - begun)
+        return min(taken)
+
+    texts = ("a", "an", "anna", "müller", "stone 7", "smith jorgen", "zzz", "")
+    slowest = max(best_of(lambda text=text: search.find(text, 20)) for text in texts)
+    assert slowest < 0.05  # 10 ms on a machine that has nothing else to do
+    assert best_of(lambda: search.near("smtih jorgne 4711")) < 0.25
+    assert labels[4711] == search.near(labels[4711].replace("a", "e"))[0]

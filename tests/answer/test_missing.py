@@ -1,0 +1,147 @@
+"""Missing and doubtful facts against loops over the whole graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from kgem.answer import missing as module
+from kgem.answer.fitted import MODES
+from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
+from kgem.answer.model import Model
+from kgem.data.dataset import Dataset
+from kgem.errors import InputError, UnknownLabel
+from obvious import random_graph
+from small_models import candidates, loopless_graph, probabilities, random_model
+
+Triple = tuple[int, int, int]
+
+
+def everything_missing(model: Model, mode: str) -> dict[Triple, tuple[float, float]]:
+    """(n + 1) p and p of each fact that no split has, from the better side that training asks."""
+    data, n = model.data, model.data.n_relations
+    index, known = data.query_index, data.filter_index
+    found: dict[Triple, tuple[float, float]] = {}
+    for h, r in zip(index.heads.tolist(), index.relations.tolist(), strict=True):
+        p = probabilities(model, mode, h, r)
+        right = known.tails_of(int(known.find([h], [r])[0])).tolist()
+        possible = candidates(model, h, r)
+        for t in {e for e in range(data.n_entities) if possible[e]} - set(right):
+            fact = (h, r, t) if r < n else (t, r - n, h)
+            found[fact] = max(found.get(fact, (0.0, 0.0)), ((len(right) + 1) * float(p[t]), float(p[t])))
+    return found
+
+
+def ids(model: Model, fact: ScoredFact) -> Triple:
+    entities, relations = model.data.entities, model.data.relations
+    return entities.id(fact.head), relations.id(fact.relation), entities.id(fact.tail)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("block", [1, 10**9])
+@pytest.mark.parametrize("graph", [random_graph, loopless_graph])
+def test_missing_facts_against_all_of_them(
+    mode: str, block: int, graph: Callable[[], Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", block)
+    model = random_model(graph())
+    wanted = everything_missing(model, mode)
+    best = sorted(wanted, key=lambda fact: -wanted[fact][0])[:40]
+    found = missing_facts(model, 40, mode=mode)
+    assert [ids(model, fact) for fact in found] == best
+    np.testing.assert_allclose([fact.share for fact in found], [wanted[f][0] for f in best], rtol=1e-8)
+    np.testing.assert_allclose([fact.probability for fact in found], [wanted[f][1] for f in best], rtol=1e-8)
+    assert {fact.known for fact in found} == {None} and {fact.side for fact in found} == {"head", "tail"}
+
+
+def test_a_missing_fact_has_the_probability_of_its_prediction() -> None:
+    model = random_model()
+    for fact in model.missing_facts(10):
+        given = {"head": fact.head, "relation": fact.relation, "tail": fact.tail} | {fact.side: None}
+        answers = {a.label: a for a in model.predict(**given, top=99)}
+        answer = answers[fact.tail if fact.side == "tail" else fact.head]
+        assert answer.known is None and math.isclose(answer.probability, fact.probability, rel_tol=1e-9)
+
+
+def test_all_missing_facts_each_once_and_none_twice() -> None:
+    model = random_model(loopless_graph())
+    wanted = everything_missing(model, "point")
+    found = [ids(model, fact) for fact in missing_facts(model, 10**6)]
+    assert len(found) == len(set(found)) and set(found) == set(wanted)
+    assert {r for h, r, t in found if h == t} == {2, 3}  # those that training often has from an entity to itself
+
+
+def test_some_relations_only_and_progress() -> None:
+    model = random_model()
+    heard: list[tuple[int, int]] = []
+    found = model.missing_facts(15, relations=["r1", "r3"], progress=lambda *now: heard.append(now))
+    everything = [fact for fact in model.missing_facts(10**6) if fact.relation in ("r1", "r3")]
+    assert [ids(model, f) for f in found] == [ids(model, f) for f in everything[:15]]
+    assert heard[-1][0] == heard[-1][1] > 0
+    with pytest.raises(UnknownLabel):
+        model.missing_facts(relations=["r77"])
+    for call in (missing_facts, doubtful_facts):
+        with pytest.raises(InputError, match="at least one"):
+            call(model, 0)
+
+
+def test_questions_about_some_entities_only() -> None:
+    model = random_model()
+    names = [model.data.entities[i] for i in (0, 3)]
+    every = {ids(model, fact): fact for fact in model.missing_facts(10**6, about=names)}
+    index = model.data.query_index
+    asked = {(h, r) for h, r in zip(index.heads.tolist(), index.relations.tolist(), strict=True) if h in (0, 3)}
+    n = model.data.n_relations
+    assert every and all((h, r) in asked or (t, r + n) in asked for h, r, t in every)
+    assert {fact.head if fact.side == "tail" else fact.tail for fact in every.values()} == set(names)
+    wanted = [
+        fact
+        for fact in everything_missing(model, "point")
+        if (fact[0], fact[1]) in asked or (fact[2], fact[1] + n) in asked
+    ]
+    assert set(every) == set(wanted)
+    with pytest.raises(UnknownLabel):
+        model.missing_facts(about=["nobody"])
+    assert model.missing_facts(about=[]) == []
+
+
+def test_doubtful_facts_of_some_relations_only() -> None:
+    model = random_model()
+    found = model.doubtful_facts(10, relations=["r1", "r3"])
+    everything = [fact for fact in model.doubtful_facts(10**6) if fact.relation in ("r1", "r3")]
+    assert found == everything[:10] and len(found) == 10
+    assert model.doubtful_facts(10, relations=[]) == []
+
+
+def test_blocks_obey_the_memory_limit() -> None:
+    scorer = random_model().scorer("point")
+    row = 4 * scorer.n_entities * 8 + scorer.bytes_per_query
+    assert module._block_size(scorer, 0) == 1
+    assert module._block_size(scorer, 2 * 10 * row) == 10
+    assert module._block_size(scorer, 2**40) * row <= 4 * module.BLOCK_BYTES
+
+
+@pytest.mark.parametrize("splits", [("train", "valid", "test"), ("train",)])
+def test_doubtful_facts_against_all_known_ones(splits: tuple[str, ...]) -> None:
+    model = random_model()
+    data, n, known = model.data, model.data.n_relations, model.data.filter_index
+    wanted: dict[Triple, float] = {}
+    for split in splits:
+        for h, r, t in data.split(split).tolist():
+            sides = []
+            for a, b, c in ((h, r, t), (t, r + n, h)):
+                p = probabilities(model, "point", a, b, everyone=True)  # rivals as in ranks
+                others = set(known.tails_of(int(known.find([a], [b])[0])).tolist()) - {c}
+                rivals = torch.tensor([e for e in range(data.n_entities) if e not in others])
+                sides.append(float(p[c] / p[rivals].sum()))
+            wanted[h, r, t] = max(sides)
+    least = sorted(wanted, key=lambda fact: wanted[fact])[:25]
+    found = model.doubtful_facts(25, splits)
+    assert [ids(model, fact) for fact in found] == least
+    np.testing.assert_allclose([fact.probability for fact in found], [wanted[f] for f in least], rtol=1e-8)
+    for fact in found:
+        assert fact.known in splits and list(ids(model, fact)) in data.split(fact.known).tolist()

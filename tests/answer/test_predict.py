@@ -1,0 +1,225 @@
+"""Predictions against loops over entities and samples; known marks; wrong questions."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from kgem.answer import predict as module
+from kgem.answer.fitted import MODES
+from kgem.answer.predict import MEANING, Query, predict_many
+from kgem.data.dataset import Dataset
+from kgem.errors import InputError, UnknownLabel
+from kgem.evaluate.ranking import rank
+from obvious import MODES as SCORE_MODES
+from obvious import random_graph
+from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("graph", [random_graph, loopless_graph])
+def test_tails_against_brute_force(mode: str, graph: Callable[[], Dataset]) -> None:
+    model = random_model(graph())
+    data = model.data
+    found = model.predict(head="e3", relation="r1", top=data.n_entities, mode=mode)
+    wanted = probabilities(model, mode, 3, 1)
+    possible = candidates(model, 3, 1)
+    order = wanted.argsort(descending=True)[: int(possible.sum())]
+    assert [answer.label for answer in found] == [data.entities[i] for i in order.tolist()]
+    np.testing.assert_allclose([answer.probability for answer in found], wanted[order], rtol=1e-9)
+    assert math.isclose(sum(answer.probability for answer in found), 1, rel_tol=1e-9)
+    assert found.entropy is not None
+    assert math.isclose(found.entropy, -float((wanted * wanted.log())[possible].sum()), rel_tol=1e-9)
+    of_samples = sampled(model, mode, 3, 1)[:, order]  # of seven: the 5 % and 95 % quantiles are the extremes
+    np.testing.assert_allclose([answer.low for answer in found], of_samples.min(0).values, rtol=1e-8)
+    np.testing.assert_allclose([answer.high for answer in found], of_samples.max(0).values, rtol=1e-8)
+    assert [answer.frequency for answer in found] == data.entity_counts[order].tolist()
+    assert (found.mode, found.temperature) == (mode, TEMPERATURES[mode])
+    assert (found.asked, found.meaning) == ("tail", MEANING["tail"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_entity_answers_a_question_about_itself_only_where_training_has_such_facts(mode: str) -> None:
+    model = random_model(loopless_graph())
+    assert model.loops.tolist() == [False, False, True, True]
+    assert "e7" in [a.label for a in model.predict(head="e7", relation="r1", top=99, mode=mode)]  # training has it
+    for relation, listed in (("r0", False), ("r1", False), ("r2", True), ("r3", True)):
+        for question in ({"head": "e3", "relation": relation}, {"relation": relation, "tail": "e3"}):
+            found = model.predict(**question, top=99, mode=mode)
+            assert ("e3" in [a.label for a in found]) == listed
+            assert math.isclose(sum(a.probability for a in found), 1, rel_tol=1e-9)
+    assert {a.label for a in model.predict(head="e3", tail="e3", mode=mode)} == {"r2", "r3"}
+
+
+def test_intervals_leave_out_a_twentieth_of_the_samples_at_either_end() -> None:
+    model = random_model(n_samples=41)
+    for answer in model.predict("e3", "r1", top=5):
+        ordered = sampled(model, "point", 3, 1)[:, model.data.entities.id(answer.label)].sort().values
+        assert (answer.low, answer.high) == pytest.approx((float(ordered[2]), float(ordered[38])), rel=1e-8)
+
+
+@pytest.mark.parametrize(("score", "reciprocal"), [m for m in SCORE_MODES if m[0] not in ("simple", "stretch")])
+def test_heads_are_tails_of_the_reciprocal_relation(score: str, reciprocal: bool) -> None:
+    model = random_model(score=score, reciprocal=reciprocal)
+    found = model.predict(relation="r2", tail="e5", top=4)
+    wanted = probabilities(model, "point", 5, 2 + model.data.n_relations)
+    best, order = wanted.topk(4)
+    assert [answer.label for answer in found] == [model.data.entities[i] for i in order.tolist()]
+    np.testing.assert_allclose([answer.probability for answer in found], best, rtol=1e-7)
+    assert found.asked == "head"
+
+
+@pytest.mark.parametrize("counted", [0, 32])
+@pytest.mark.parametrize("new_only", [False, True])
+def test_rank_intervals_against_sorting_every_sample(
+    new_only: bool, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COUNTED", counted)
+    model = random_model(n_samples=21)
+    data = model.data
+    head, relation = (int(x) for x in data.train[0, :2])
+    query = {"head": data.entities[head], "relation": data.relations[relation]}
+    known = data.filter_index.tails_of(int(data.filter_index.find([head], [relation])[0])).tolist()
+    for answer in model.predict(**query, top=6, new_only=new_only):
+        place = data.entities.id(answer.label)
+        rivals = [e for e in range(data.n_entities) if e == place or not (new_only and e in known)]
+        ranks = sorted(int((row[rivals] >= row[place]).sum()) for row in sampled(model, "point", head, relation))
+        assert (answer.rank_low, answer.rank_high) == (ranks[1], ranks[19])  # 5 % and 95 % of 0 ... 20
+
+
+def test_without_spread_in_q_there_is_no_uncertainty() -> None:
+    model = random_model(std=1e-12)
+    bayes, mean = (model.predict(head="e1", relation="r0", mode=mode) for mode in ("bayes", "mean"))
+    assert [a.label for a in bayes] == [a.label for a in mean]
+    assert [a.rank_low for a in mean] == [a.rank_high for a in mean] == list(range(1, 11))
+    np.testing.assert_allclose([a.low for a in mean], [a.high for a in mean], rtol=1e-8)
+    np.testing.assert_allclose([a.low for a in mean], [a.probability for a in mean], rtol=1e-8)
+    same_scale = replace(model, temperatures=dict.fromkeys(MODES, 1.0))
+    one, other = (same_scale.predict(head="e1", relation="r0", mode=mode) for mode in ("bayes", "mean"))
+    np.testing.assert_allclose([a.probability for a in one], [a.probability for a in other], rtol=1e-8)
+
+
+def test_known_answers_are_marked_with_their_split_and_left_out_on_demand() -> None:
+    model = random_model()
+    data = model.data
+    for split in ("train", "valid", "test"):
+        h, r, t = (int(x) for x in data.split(split)[1])
+        everything = {a.label: a for a in model.predict(data.entities[h], data.relations[r], top=99)}
+        assert everything[data.entities[t]].known == split
+        true = {s: {(a, b, c) for a, b, c in data.split(s).tolist()} for s in ("train", "valid", "test")}
+        for label, answer in everything.items():
+            holders = [s for s in true if (h, r, data.entities.id(label)) in true[s]]
+            assert answer.known == (holders[0] if holders else None)
+        new = model.predict(data.entities[h], data.relations[r], top=99, new_only=True)
+        assert [a.label for a in new] == [label for label, a in everything.items() if a.known is None]
+        assert [a.probability for a in new] == [a.probability for a in everything.values() if a.known is None]
+        backwards = model.predict(relation=data.relations[r], tail=data.entities[t], top=99)
+        assert next(a for a in backwards if a.label == data.entities[h]).known == split
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_which_relation_is_by_the_probability_of_the_tail(mode: str) -> None:
+    model = random_model()
+    data = model.data
+    h, r, t = (int(x) for x in data.train[0])
+    found = model.predict(head=data.entities[h], tail=data.entities[t], mode=mode)
+    wanted = torch.stack([probabilities(model, mode, h, i)[t] for i in range(data.n_relations)])
+    order = wanted.argsort(descending=True)
+    assert [a.label for a in found] == [data.relations[i] for i in order.tolist()]
+    np.testing.assert_allclose([a.probability for a in found], wanted[order], rtol=1e-9)
+    of_samples = torch.stack([sampled(model, mode, h, i)[:, t] for i in range(data.n_relations)], 1)  # (S, N_r)
+    np.testing.assert_allclose([a.low for a in found], of_samples.min(0).values[order], rtol=1e-8)
+    np.testing.assert_allclose([a.high for a in found], of_samples.max(0).values[order], rtol=1e-8)
+    for answer in found:
+        place = data.relations.id(answer.label)
+        ranks = (of_samples >= of_samples[:, place, None]).sum(1)
+        assert (answer.rank_low, answer.rank_high) == (int(ranks.min()), int(ranks.max()))  # of seven samples
+        assert answer.frequency == data.relation_counts[place]
+    assert next(a for a in found if a.label == data.relations[r]).known == "train"
+    assert found.entropy is None and "not a distribution" in found.meaning
+    new = model.predict(head=data.entities[h], tail=data.entities[t], mode=mode, new_only=True)
+    assert [a.label for a in new] == [a.label for a in found if a.known is None]
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model()
+    queries = [
+        Query("e1", "r0"),
+        Query(relation="r1", tail="e2"),
+        Query("e1", None, "e2"),
+        Query("e4", "r3"),
+        Query("e5", "r3"),
+    ]
+    whole = predict_many(model, queries, top=5)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1)
+    for one, other, query in zip(whole, predict_many(model, queries, top=5), queries, strict=True):
+        assert one.query == other.query == query
+        assert [a.label for a in one] == [a.label for a in other]
+        np.testing.assert_allclose([a.probability for a in one], [a.probability for a in other], rtol=1e-12)
+        assert [(a.rank_low, a.rank_high) for a in one] == [(a.rank_low, a.rank_high) for a in other]
+    assert predict_many(model, []) == []
+
+
+def test_without_uncertainty_only_the_mode_is_asked() -> None:
+    model = random_model()
+    quick = model.predict("e1", "r1", uncertainty=False)
+    assert "samples" not in vars(model)
+    full = model.predict("e1", "r1")
+    assert [a.probability for a in quick] == [a.probability for a in full]
+    assert {(a.low, a.high, a.rank_low, a.rank_high) for a in quick} == {(None, None, None, None)}
+    bayes = model.predict("e1", "r1", mode="bayes", uncertainty=False)
+    assert bayes[0].low is None and bayes[0].probability > 0
+
+
+def test_scorers_of_modes_rank_as_predictions_are_ordered() -> None:
+    model = random_model()
+    data = model.data
+    for mode in MODES:
+        labels = [a.label for a in model.predict("e2", "r1", top=99, mode=mode)]
+        facts = np.array([[2, 1, t] for t in range(data.n_entities)])
+        ranks = rank(model.scorer(mode), facts, None).of("optimistic")
+        assert [labels.index(label) + 1 for label in data.entities] == ranks.tolist()
+
+
+def test_similar_entities_by_cosine() -> None:
+    model = random_model()
+    for mode in MODES:
+        table = model.point.entities if mode in ("point", "blend") else model.posterior.entities.mean
+        unit = table / table.norm(dim=1, keepdim=True)
+        cosines = (unit @ unit[4]).tolist()
+        others = sorted((i for i in range(len(cosines)) if i != 4), key=lambda i: -cosines[i])
+        found = model.similar("e4", top=5, mode=mode)
+        assert [s.label for s in found] == [f"e{i}" for i in others[:5]]
+        np.testing.assert_allclose([s.cosine for s in found], [cosines[i] for i in others[:5]], rtol=1e-9)
+        assert len(model.similar("e4", top=999)) == model.data.n_entities - 1
+
+
+def test_wrong_questions_are_explained() -> None:
+    model = random_model(random_graph(30))
+    with pytest.raises(UnknownLabel, match="did you mean 'e17'"):
+        model.predict("E17", "r0")
+    with pytest.raises(UnknownLabel, match="no relation is called"):
+        model.predict("e17", "nothing")
+    for query in ({}, {"head": "e1"}, {"head": "e1", "relation": "r1", "tail": "e2"}):
+        with pytest.raises(InputError, match="two of head, relation, tail"):
+            model.predict(**query)
+    with pytest.raises(InputError, match="at least one"):
+        model.predict("e1", "r1", top=0)
+    with pytest.raises(InputError, match="one of auto, point, mean, bayes"):
+        model.predict("e1", "r1", mode="median")
+    with pytest.raises(UnknownLabel, match="did you mean"):
+        model.similar("e 17")
+
+
+def test_predictions_are_sequences_and_json() -> None:
+    found = random_model().predict("e1", "r1", top=3)
+    assert len(found) == 3 and found[0] == next(iter(found)) and found[-1] in found
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert (told["head"], told["relation"], told["tail"], told["asked"]) == ("e1", "r1", None, "tail")
+    assert [a["label"] for a in told["answers"]] == [a.label for a in found]

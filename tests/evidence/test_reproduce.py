@@ -1,0 +1,532 @@
+"""Cells of Table 1: made, stopped, killed and gone on with to the same figures; tables from their JSON files."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from evidence.cells import Cell, cells, changed_settings, graph_name, read_cell, read_cells
+from evidence.documents import write_json
+from evidence.making import Maker, discard_cell
+from evidence.published import published
+from evidence.readme import BEGIN, END, quality, update_readme
+from evidence.results_page import results_page
+from evidence.rows import Row, rows_of
+from evidence.settled import SETTLED, complete, settled_table
+from evidence.table1 import aims, details, table1, write_tables
+from evidence.tables import mean_and_spread
+
+from kgem.answer.fitted import MODES
+from kgem.answer.model import Model
+from kgem.config import Config
+from kgem.errors import Damaged, InputError
+from kgem.runs.fitting import Prepared, settings
+from kgem.runs.run import Run
+from kgem.train.budget import longest, within_budget
+from kgem.train.phases import LEAST_BETA
+from obvious import random_graph
+
+GRAPH = Prepared(random_graph(), None)
+CELL = Cell("random", "complex", 3, "em", 0, 3)
+PHASE = {"epochs": 2, "batch_size": 40, "patience": 9}
+BASE: dict[str, Any] = {
+    "pretrain": {**PHASE, "candidates": (1.0,)},
+    "em": {**PHASE, "settled": 0.0},
+    "retrain": {**PHASE, "candidates": ((1.0, 0.0), (1.0, 1.0)), "trial_epochs": 1, "fall_back": False},
+    "run": {"checkpoint_seconds": 0.0, "threads": 1},
+}
+VARIANTS = ("conventional", "search", "em")
+UNTIMED = {"seconds", "finished", "machine", "curve", "trials", "run", "versions"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def base() -> Config:
+    return settings(None, BASE)
+
+
+def finished(run: Run) -> Model:
+    model = run.carry_on()
+    assert model is not None
+    return model
+
+
+def maker(out: Path, carry_on: Callable[[Run], Model] = finished, **more: Any) -> Maker:
+    given: dict[str, Any] = {
+        "tell": lambda text: None,
+        "warn": lambda text: None,
+        "measuring": lambda what, done, total: None,
+    }
+    return Maker(base=base(), out=out, carry_on=carry_on, **(given | more))
+
+
+def made(out: Path, variant: str = "em", **more: Any) -> dict[str, Any]:
+    return maker(out, **more).make(replace(CELL, variant=variant), GRAPH, "kgem ...")
+
+
+def figures(document: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on time nor on how often the cell was stopped."""
+    trials = [{k: v for k, v in t.items() if k not in ("seconds", "curve")} for t in document.get("trials", [])]
+    return {key: value for key, value in document.items() if key not in UNTIMED} | {"tried": trials}
+
+
+class Stopped(Exception):
+    """As when the user presses Ctrl-C."""
+
+
+def stopping_after(epochs: int) -> Callable[[Run], Model]:
+    def carry_on(run: Run) -> Model:
+        model = run.carry_on(stop=lambda: len(run.records) >= epochs)
+        if model is None:
+            raise Stopped
+        return model
+
+    return carry_on
+
+
+# cells
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_cell_has_its_figures_and_where_they_come_from(variant: str, tmp_path: Path) -> None:
+    document = made(tmp_path, variant)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    curves = [trial["curve"] for trial in document["trials"]] if variant == "search" else [document["curve"]]
+    assert sum(document["epochs"].values()) == sum(len(curve["mrr"]) for curve in curves) >= 2 * len(curves)
+    assert document["epochs"]["em"] == (2 if variant == "em" else 0)
+    modes = MODES if variant == "em" else ("point",)
+    assert tuple(document["metrics"]) == modes and document["mode"] in modes
+    with Run.open(Path(document["run"])) as run:
+        model = run.model()
+    assert model is not None
+    for mode in modes:
+        expected = model.evaluate("test", mode).to_dict()
+        assert document["metrics"][mode]["test"]["mrr"] == expected["overall"]["mrr"]
+        assert document["metrics"][mode]["test"]["by_frequency"] == expected["by_frequency"]
+        assert document["metrics"][mode]["valid"]["n"] == 2 * len(GRAPH.data.valid)
+    assert document["facts"]["hash"] == GRAPH.data.content_hash
+    assert document["seconds"] > 0 and {"kgem", "torch", "python"} <= document["versions"].keys()
+
+
+def test_the_variants_differ_in_what_they_say(tmp_path: Path) -> None:
+    conventional, search = made(tmp_path, "conventional"), made(tmp_path, "search")
+    assert conventional["config"]["pretrain"]["strength"] == base().pretrain.strength
+    assert set(conventional["curve"]["candidate"]) == {0}, "no race: the strength is given"
+    best = max(search["trials"], key=lambda trial: trial["mrr"])
+    assert search["strength"]["value"] == best["strength"] == search["config"]["pretrain"]["strength"]
+    assert best["mrr"] == pytest.approx(search["metrics"]["point"]["valid"]["mrr"])
+    kept = sorted(path.name for path in (tmp_path / search["name"]).glob("trial-*"))
+    assert kept == [f"trial-{best['number']:03d}"], "the runs of the others are removed"
+    assert [len(trial["curve"]["mrr"]) for trial in search["trials"]] == [trial["epochs"] for trial in search["trials"]]
+
+
+def test_a_cell_says_what_its_fit_settled_on_and_an_older_one_is_completed(tmp_path: Path) -> None:
+    document = made(tmp_path / "runs")
+    winner = document["curve"]["candidate"][-1]
+    assert tuple(document["mix"]) == base().retrain.candidates[winner] and document["shared"] == 1.0
+    assert document["beta"] == LEAST_BETA, "so small a graph is tempered as far as that goes"
+    assert not set(SETTLED) & made(tmp_path / "runs", "conventional").keys(), "it has nothing to settle"
+    path = tmp_path / f"{document['name']}.json"
+    older = {name: value for name, value in document.items() if name not in ("beta", "shared")}
+    write_json(path, older)
+    write_tables(tmp_path)
+    assert read_cell(path) == document
+    table = settled_table([document, older])
+    assert table is not None and len(table.rows) == 1 and settled_table([older]) is None
+    mix = [f"{each:g}" for each in document["mix"]]
+    assert table.rows[0][4:8] == ["0.01", f"1 x {base().pretrain.strength:.3g}", *mix]
+    assert "What the fits settled on" in (tmp_path / "table1.md").read_text()
+    write_json(tmp_path / "table1" / path.name, document)
+    assert table.markdown(3).strip() in results_page("{{settled}}", tmp_path).text
+
+
+@pytest.mark.parametrize("change", [{"seconds": 0.5}, {"run": "nowhere"}])
+def test_a_cell_is_not_completed_from_another_run(change: dict[str, Any], tmp_path: Path) -> None:
+    document = made(tmp_path / "runs")
+    older = {name: value for name, value in document.items() if name not in SETTLED} | change
+    write_json(tmp_path / f"{document['name']}.json", older)
+    assert complete(tmp_path) == [] and read_cells(tmp_path) == [older]
+
+
+@pytest.mark.parametrize(("variant", "epochs"), [("em", 1), ("em", 5), ("search", 1), ("conventional", 1)])
+def test_a_stopped_cell_goes_on_to_the_same_figures(variant: str, epochs: int, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        made(tmp_path / "a", variant, carry_on=stopping_after(epochs))
+    assert figures(made(tmp_path / "a", variant)) == figures(made(tmp_path / "b", variant))
+
+
+def _killed(out: str, variant: str, epochs: int) -> None:
+    torch.set_num_threads(1)
+    heard = 0
+
+    def die(record: Any) -> None:
+        nonlocal heard
+        heard += 1
+        if heard == epochs:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def carry_on(run: Run) -> Model:
+        model = run.carry_on(die)
+        assert model is not None
+        return model
+
+    made(Path(out), variant, carry_on=carry_on)
+
+
+@pytest.mark.parametrize(("variant", "epochs"), [("em", 4), ("search", 3)])
+def test_a_killed_cell_goes_on_to_the_same_figures(variant: str, epochs: int, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["evidence.making", "torch._dynamo", "pytest", "obvious", "optuna"])
+    process = context.Process(target=_killed, args=(str(tmp_path / "a"), variant, epochs))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert figures(made(tmp_path / "a", variant)) == figures(made(tmp_path / "b", variant))
+
+
+def test_a_search_can_be_made_longer_and_goes_on_from_its_trials(tmp_path: Path) -> None:
+    short = maker(tmp_path / "a").make(replace(CELL, variant="search", trials=2), GRAPH, "")
+    ran: list[Path] = []
+
+    def noting(run: Run) -> Model:
+        ran.append(run.folder)
+        return finished(run)
+
+    longer = made(tmp_path / "a", "search", carry_on=noting)
+    assert [path.name for path in ran] == ["trial-003"]
+    assert longer["trials"][:2] == short["trials"]
+    assert figures(longer) == figures(made(tmp_path / "b", "search"))
+
+
+def test_a_search_refuses_another_range_and_a_damaged_list(tmp_path: Path) -> None:
+    made(tmp_path, "search")
+    with pytest.raises(InputError, match="another range of strengths"):
+        made(tmp_path, "search", strengths=(1e-2, 1.0))
+    (tmp_path / "random-complex-3-search-0" / "trials.json").write_text("{}")
+    with pytest.raises(Damaged, match="list of a search's trials"):
+        made(tmp_path, "search")
+    discard_cell(replace(CELL, variant="search"), tmp_path)
+    assert len(made(tmp_path, "search")["trials"]) == 3
+
+
+@pytest.mark.parametrize("change", ["pretrain.learning_rate", "graph or split"])
+def test_trials_of_other_settings_or_facts_are_not_gone_on_with(change: str, tmp_path: Path) -> None:
+    """The JSON of the search may be in another folder, so that only its trials can tell."""
+    short, longer = (replace(CELL, variant="search", trials=trials) for trials in (1, 2))
+    maker(tmp_path).make(short, GRAPH, "")
+    changed = "." in change
+    other = replace(maker(tmp_path), base=settings(base(), {change: 0.2} if changed else {}))
+    with pytest.raises(InputError, match=f"begun with another {change}"):
+        other.make(longer, GRAPH if changed else Prepared(random_graph(seed=5), None), "")
+    assert len(maker(tmp_path).make(longer, GRAPH, "")["trials"]) == 2
+
+
+def test_a_run_of_another_graph_or_with_other_settings_is_refused(tmp_path: Path) -> None:
+    document = made(tmp_path, "conventional")
+    cell = replace(CELL, variant="conventional")
+    with pytest.raises(InputError, match="another graph"):
+        maker(tmp_path).make(cell, Prepared(random_graph(seed=5), None), "")
+    other = replace(maker(tmp_path), base=settings(base(), {"pretrain.learning_rate": 0.2}))
+    with pytest.raises(InputError, match=r"begun with another pretrain\.learning_rate"):
+        other.make(cell, GRAPH, "")
+    assert changed_settings(document, cell, other.base) == ["pretrain.learning_rate"]
+    assert changed_settings(document, cell, settings(base(), {"run.threads": 7})) == []
+    tempered = settings(base(), {"em.beta": 0.5})
+    assert changed_settings(document, cell, tempered) == [], "it has no EM"
+    again = replace(maker(tmp_path), base=tempered).make(cell, GRAPH, "")
+    assert figures(again) == figures(document) | {"command": ""}
+
+
+def test_a_setting_that_is_newer_than_a_cell_is_not_what_it_would_be_now() -> None:
+    def cell(seed: int) -> dict[str, Any]:
+        config = CELL.settings(settings(base(), {"seed": seed})).model_dump(mode="json")
+        return document("umls", "em", seed, 0.8, config=config)
+
+    older, newer = cell(0), cell(1)
+    del older["config"]["retrain"]["fall_back"], older["config"]["run"]["products"]
+    assert changed_settings(older, CELL, base()) == ["retrain.fall_back"], "products were exact then"
+    rounded = settings(base(), {"run.products": "bfloat16"})
+    assert "run.products" in changed_settings(newer, CELL, rounded), "rounding shows in figures"
+    assert {row.settings for row in rows_of([older, newer])} == {
+        "before there was retrain.fall_back",
+        "retrain.fall_back = False",
+    }
+    assert changed_settings({**older, "config": {**older["config"], "gone": 1}}, CELL, base()) == [
+        "retrain.fall_back",
+        "gone",
+    ]
+
+
+def test_names_of_graphs_and_cells() -> None:
+    assert [graph_name(name) for name in ("FB15k-237", "a/b/My Graph.tsv", "..")] == ["fb15k-237", "my-graph", "graph"]
+    made = cells(["umls", "nations"], [("complex", 5), ("distmult", 10)], ["em", "search"], [0, 1], 4)
+    assert len(made) == len({cell.name for cell in made}) == 16
+    assert made[0].name == "umls-complex-5-em-0" and made[-1].name == "nations-distmult-10-search-1"
+    with pytest.raises(InputError, match="the same name"):
+        cells(["umls", "other/umls"], [("complex", 5)], ["em"], [0], 4)
+    with pytest.raises(InputError, match="no variant is called 'mean'"):
+        cells(["umls"], [("complex", 5)], ["mean"], [0], 4)
+
+
+def test_a_budget_is_not_kept_for_phases_without_epochs() -> None:
+    conventional = replace(CELL, variant="conventional").settings(settings(None, {}))
+    assert longest(within_budget(conventional, "pretrain", 1.0, 50.0), "pretrain") == 1 + 45
+    shared = replace(CELL, variant="search").settings(settings(None, {"run.time_budget": 90.0}))
+    assert shared.run.time_budget == 30.0
+
+
+# published figures
+
+
+def test_published_strengths_are_those_of_the_nearest_size() -> None:
+    n3 = published()
+    assert n3.strength("fb15k-237", "complex", 100, 0.5).value == pytest.approx(4.7622 * 5e-2)
+    assert n3.strength("fb15k", "complex", 120, 0.5).value == pytest.approx(4.7622 * 7.5e-4)
+    assert n3.strength("fb15k", "distmult", 200, 0.5).value == pytest.approx(4.7622 * 7.5e-4), "half as many pairs"
+    for graph in ("umls", "factor", "strengths"):
+        assert n3.strength(graph, "complex", 100, 0.5).value == 0.5, "whatever a graph is called"
+
+
+def test_the_penalty_of_the_published_strength_is_that_of_its_authors() -> None:
+    """kbc adds reg * ||x||^3 of head, relation and tail of each augmented fact; ours is Eq. 8 with strength * n.
+
+    The two weigh entities against relations differently. What a model feels of that is the least penalty among all
+    models with its scores, E -> a E and R -> R / a^2.
+    """
+    from kgem.model.prior import Prior, conventional_strengths
+
+    data, reg, prior = GRAPH.data, 0.05, Prior(3, complex=True)
+    generator = torch.Generator().manual_seed(0)
+    entities = torch.randn(data.n_entities, 6, generator=generator, dtype=torch.float64)
+    relations = 0.3 * torch.randn(2 * data.n_relations, 6, generator=generator, dtype=torch.float64)
+    facts = torch.from_numpy(data.reciprocal(data.train)).long()
+    counts = (data.entity_counts, np.tile(data.relation_counts, 2))
+    strength = float(published().n3["factor"]) * reg
+    # ours also holds symbols that no fact shows
+    lam = [conventional_strengths(n, strength, torch.float64) * torch.from_numpy(n > 0) for n in counts]
+
+    def theirs(a: float) -> float:
+        of_entities, of_relations = prior.norm(a * entities), prior.norm(relations / a**2)
+        each = of_entities[facts[:, 0]] + of_relations[facts[:, 1]] + of_entities[facts[:, 2]]
+        return reg * float(each.sum())
+
+    def ours(a: float) -> float:
+        scaled = (a * entities, relations / a**2)
+        return sum(float(prior.penalty(x, each)) for x, each in zip(scaled, lam, strict=True))
+
+    scales = np.exp(np.linspace(-2, 2, 2001))
+    least = [min(penalty(float(a)) for a in scales) for penalty in (theirs, ours)]
+    assert least[1] == pytest.approx(least[0], rel=1e-4)
+    assert ours(1.0) != pytest.approx(theirs(1.0), rel=0.01), "as they stand the two differ"
+
+
+def test_published_figures_name_their_sources() -> None:
+    assert {figure.source for figure in published().figures} <= published().sources.keys()
+    paper = {(f.model, f.graph): f.mrr for f in published().figures if f.who == "the paper, after variational EM"}
+    assert len(paper) == 8 and str(paper["complex", "fb15k-237"]) == "0.365"
+    assert {f.text for f in published().figures} >= {"0.365 / 0.560", "0.452 / 0.530", "0.35 / 0.54"}, "as published"
+
+
+# tables
+
+
+def document(graph: str, variant: str, seed: int, mrr: float, **more: Any) -> dict[str, Any]:
+    """A cell as far as tables look at it."""
+    figures = {"n": 10, "mrr": mrr, "mean_rank": 3.0, "hits_at_1": mrr / 2, "hits_at_3": mrr, "hits_at_10": mrr + 0.2}
+    modes = {"point": 0.0, "mean": -0.1, "bayes": -0.2, "blend": 0.01} if variant == "em" else {"point": 0.0}
+    return {
+        "kind": "kgem-table1-cell",
+        "version": 1,
+        "name": f"{graph}-complex-100-{variant}-{seed}",
+        "graph": graph,
+        "model": "complex",
+        "dim": 100,
+        "variant": variant,
+        "seed": seed,
+        "mode": "point",
+        "metrics": {
+            mode: {"valid": figures | {"mrr": mrr + by}, "test": figures | {"mrr": mrr + by}}
+            for mode, by in modes.items()
+        },
+        "epochs": {"pretrain": 10, "em": 20, "retrain": 5},
+        "seconds": 60.0,
+        "run": "nowhere",
+        **more,
+    }
+
+
+DOCUMENTS = [
+    document("fb15k-237", "em", 0, 0.353),
+    document("fb15k-237", "em", 1, 0.355),
+    document("fb15k-237", "conventional", 0, 0.34),
+    document("wn18rr", "em", 0, 0.465, mode="blend"),
+    document("umls", "search", 0, 0.9, trials=[{}] * 12),
+]
+
+
+def test_tables_have_means_spread_and_the_published_figures_beside_them(tmp_path: Path) -> None:
+    for each in DOCUMENTS:
+        write_json(tmp_path / f"{each['name']}.json", each)
+    assert read_cells(tmp_path) == sorted(DOCUMENTS, key=lambda each: f"{each['name']}.json")
+    markdown, html = (path.read_text() for path in write_tables(tmp_path))
+    assert "0.354 ± 0.001 / 0.554 ± 0.001 (2) †" in markdown and "0.365 / 0.560" in markdown
+    assert "**0.364 ± 0.001 / 0.554 ± 0.001 (2)**" in markdown and "<b>0.364 ± 0.001 / 0.554 ± 0.001 (2)</b>" in html
+    assert "0.35 / 0.54" in markdown and "0.475 / 0.665 †" in markdown
+    assert "best shared strength of a search (12 trials)" in markdown
+    widths = {line.count("|") for line in markdown.split("## All cells")[1].splitlines() if line.startswith("|")}
+    assert len(widths) == 1
+
+
+def test_rows_are_gathered_over_seeds_and_auto_is_what_the_fit_chose() -> None:
+    rows = {(row.graph, row.label): row for row in rows_of([*DOCUMENTS, document("umls", "em", 3, 0.8, mode="blend")])}
+    assert rows["fb15k-237", "after EM: point (re-trained)"].seeds == (0, 1)
+    assert rows["umls", "after EM: auto"].mean("mrr") == pytest.approx(0.81)
+    assert rows["umls", "after EM: auto without blend"].mean("mrr") == pytest.approx(0.8)
+    assert [table.title for table in table1(DOCUMENTS)] == ["Table 1", "Other graphs"]
+
+
+def lines_of(documents: list[dict[str, Any]], name: str) -> list[list[str]]:
+    return [list(line) for table in table1(documents) for line in table.rows if name in line[2]]
+
+
+def test_cells_that_other_settings_made_are_not_averaged() -> None:
+    def cell(seed: int, mrr: float, **changes: Any) -> dict[str, Any]:
+        config = settings(None, {"seed": seed, **changes}).model_dump(mode="json")
+        return document("umls", "em", seed, mrr, config=config)
+
+    mixed = [
+        cell(0, 0.8),
+        cell(1, 0.6, **{"em.beta": 0.3}),
+        cell(2, 0.9, **{"run.threads": 1, "run.time_budget": 60.0}),
+    ]
+    points = [row for row in rows_of(mixed) if row.label == "after EM: point (re-trained)"]
+    assert [(row.settings, row.seeds) for row in points] == [("em.beta = None", (0, 2)), ("em.beta = 0.3", (1,))]
+    told = lines_of(mixed, "re-trained")
+    assert [line[2].split("[")[1] for line in told] == ["em.beta = None]", "em.beta = 0.3]"]
+    assert [line[3][:13] for line in told] == ["0.850 ± 0.071", "0.600 / 0.800"]
+    assert [row.settings for row in rows_of(mixed[::2])] == [""] * 6, "nothing to tell apart"
+    searches = [document("umls", "search", seed, 0.9, trials=[{}] * n) for seed, n in enumerate((12, 30))]
+    assert [row.trials for row in rows_of(searches)] == [12, 30]
+    strengths = {"pretrain.strength": 0.2}, {"pretrain.strength": 0.5}
+    configs = [settings(None, each).model_dump(mode="json") for each in strengths]
+    for variant, n in {"search": 1, "conventional": 2}.items():
+        found = [document("umls", variant, seed, 0.9, config=config) for seed, config in enumerate(configs)]
+        assert len(rows_of(found)) == n, "a search chooses its strength; a given one makes another cell"
+    other = [document("umls", "em", seed, 0.9, facts={"hash": f"{seed}"}) for seed in (0, 1)]
+    assert all(len(row.seeds) == 1 for row in rows_of(other)), "other facts"
+
+
+def test_the_best_is_chosen_on_validation_and_auto_is_a_mark_unless_seeds_disagree() -> None:
+    one, two = document("umls", "em", 0, 0.8, mode="blend"), document("umls", "em", 1, 0.7, mode="blend")
+    one["metrics"]["mean"]["test"]["mrr"] = 0.99
+    (table,) = table1([one, two])
+    names = [line[2] for line in table.rows]
+    assert len(names) == 4 and [line[3].endswith("†") for line in table.rows] == ["blend" in name for name in names]
+    assert table.bold == {(names.index("kgem, after EM: blend of point and mean"), 3)}, "not the best on test"
+    (table,) = table1([one, two | {"mode": "point"}])
+    assert ["† 1/2" in line[3] for line in table.rows] == [True, False, False, True, False]
+    assert table.rows[-1][2] == "kgem, after EM: auto" and table.rows[-1][3].startswith("0.755")
+    assert len(details([one, two]).rows) == 4 and sum("†" in line[2] for line in details([one, two]).rows) == 1
+
+
+def test_a_row_of_some_of_its_seeds() -> None:
+    row: Row = next(row for row in rows_of(DOCUMENTS) if row.label == "after EM: point (re-trained)")
+    assert row.values("mrr") == [0.353, 0.355] and row.values("mrr", seeds=[1, 5]) == [0.355]
+
+
+def test_aims_are_met_or_missed_by_unrounded_means() -> None:
+    table = aims(DOCUMENTS)
+    assert table is not None
+    assert {row[0]: (row[4], row[6]) for row in table.rows if row[3] != "not run"} == {
+        "fb15k-237, ComplEx, K = 100": ("yes", "yes"),
+        "wn18rr, ComplEx, K = 100": ("no", "yes"),
+    }
+    assert table.rows[0][1] == "Lacroix et al., grid-searched N3, K = 100"
+    assert len(table.rows) == 6 and [list(row[3:]) for row in table.rows].count(["not run", "", "not run", ""]) == 4
+    assert aims([document("umls", "em", 0, 0.9)]) is None
+    other = document("wn18rr", "em", 0, 0.465, model="distmult", dim=200)
+    unsized = aims([other])
+    assert unsized is not None
+    assert [row[1] for row in unsized.rows if row[3] != "not run"] == ["LibKGE, no K given"]
+
+
+def test_the_readme_has_fit_and_search_over_common_seeds_and_what_is_published(tmp_path: Path) -> None:
+    fits = [document("world", "em", seed, mrr, mode="blend") for seed, mrr in enumerate((0.9, 0.8, 0.1))]
+    searches = [document("world", "search", seed, 0.7, trials=[{}] * 12) for seed in (0, 1, 7)]
+    smaller = document("fb15k-237", "em", 0, 0.3, dim=50, mode="mean")
+    alone = [document("nations", "em", 0, 0.9), document("wn18rr", "em", 0, 0.4, dim=75)]
+    table = quality([*DOCUMENTS, *fits, *searches[:2], searches[2] | {"seed": 8}, smaller, *alone])
+    assert [list(row) for row in table.rows] == [
+        ["wn18rr, ComplEx, K = 100", "1", "", "0.475", "0.465", "0.47 (kbc), 0.475 (libkge)"],
+        [
+            "fb15k-237, ComplEx, K = 100",
+            "1",
+            "0.340 (given, no search)",
+            "0.353",
+            "0.353",
+            "0.35 (kbc), 0.348 (libkge)",
+        ],
+        ["world, ComplEx, K = 100", "2", "0.700 ± 0.000 (12 trials)", "0.860 ± 0.071", "0.850 ± 0.071", ""],
+    ]
+    short = document("fb15k-237", "search", 0, 0.29, dim=50, trials=[{}] * 11)
+    assert quality([smaller, short]).rows[0][2] == "", "too few trials to be called a search"
+    searched = short | {"trials": [{}] * 12}
+    both = quality([*DOCUMENTS, smaller, searched, document("fb15k-237", "em", 0, 0.3, dim=40)])
+    assert [row[:3] for row in both.rows[1:]] == [
+        ["fb15k-237, ComplEx, K = 50", "1", "0.290 (12 trials)"],
+        ["fb15k-237, ComplEx, K = 100", "1", "0.340 (given, no search)"],
+    ]
+    other = document("wn18rr", "em", 0, 0.465, model="distmult", dim=200)
+    assert quality([other]).rows[0][-1] == "0.452 (libkge)", "LibKGE names no size"
+    given = [document("fb15k-237", "conventional", seed, 0.31, dim=50) for seed in (0, 1)]
+    assert quality([smaller, *given]).rows[0][1:3] == ["1", "0.310 (given, no search)"]
+    assert quality([smaller, given[1]]).rows[0][1:3] == ["1", ""], "of no common seed"
+    assert quality([smaller, *given, searched]).rows[0][2] == "0.290 (12 trials)"
+    write_json(tmp_path / "cells" / "a.json", smaller)
+    readme = tmp_path / "README.md"
+    assert not update_readme(readme, tmp_path / "cells") and not readme.exists()
+    readme.write_text("No marks.")
+    assert not update_readme(readme, tmp_path / "cells") and readme.read_text() == "No marks."
+    readme.write_text(f"Before.\n\n{BEGIN}\nold\n{END}\n\nAfter.\n")
+    for _ in range(2):
+        assert update_readme(readme, tmp_path / "cells")
+        text = readme.read_text()
+        assert text.startswith(f"Before.\n\n{BEGIN}\n| test MRR |") and text.endswith(f"|\n{END}\n\nAfter.\n")
+        assert (
+            "| fb15k-237, ComplEx, K = 50 | 1 |  | 0.200 | 0.300 | 0.34 (kbc), 0.348 (libkge) |" in text
+            and "old" not in text
+        )
+
+
+def test_mean_and_spread() -> None:
+    assert mean_and_spread([0.5]) == "0.500" and mean_and_spread([0.4, 0.6]) == "0.500 ± 0.141"
+    assert mean_and_spread([]) == ""
+
+
+def test_files_that_are_no_cells_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no cells of Table 1"):
+        write_tables(tmp_path)
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(InputError, match="is not JSON"):
+        read_cell(tmp_path / "a.json")
+    write_json(tmp_path / "a.json", {"kind": "other"})
+    with pytest.raises(InputError, match="not a document of kind kgem-table1-cell"):
+        read_cells(tmp_path)
+    write_json(tmp_path / "a.json", {**DOCUMENTS[0], "version": 99})
+    with pytest.raises(InputError, match="another version"):
+        read_cells(tmp_path)

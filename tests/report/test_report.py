@@ -1,0 +1,157 @@
+"""The report: self-contained, safe with hostile labels, and what it says is what the model says."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from kgem.answer.model import Model
+from kgem.data.dataset import Dataset
+from kgem.errors import ArtifactError, InputError
+from kgem.report.html import esc, percent
+from kgem.report.report import Origin, check_target, default_target, read_origin, report_html, write_report
+from kgem.settings import to_toml
+from small_models import random_model
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</title></svg><b>",
+    "${title}&amp;",
+    "\u202etxt\u0000\u2028",
+    "$\\frac{1}$",
+)
+LOG = [
+    {"phase": "pretrain", "epoch": 1, "loss": 3.0, "mrr": 0.1, "seconds": 1.0},
+    {"phase": "em", "epoch": 1, "loss": 2.0, "mrr": 0.2, "seconds": 1.0}
+    | {"log_likelihood": -9.0, "prior": -2.0, "entropy": 1.0, "elbo": -10.0},
+    {"phase": "retrain", "epoch": 1, "loss": 1.0, "mrr": 0.3, "seconds": 1.0},
+]
+
+
+class Page(HTMLParser):
+    """Elements, attributes and visible text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def hostile_model() -> Model:
+    rows = [(a, f"r {a}", b) for a in HOSTILE for b in HOSTILE if a != b]
+    frame = pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row")
+    return random_model(Dataset.from_frames(frame[:20], frame[20:25], frame[25:], name=HOSTILE[1]), dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def plain_page() -> tuple[Model, str]:
+    model = random_model(dtype="float32")
+    return model, report_html(model, Origin(records=LOG, versions={"kgem": "9"}, hashes={"a.json": "0" * 64}))
+
+
+@pytest.fixture(scope="module")
+def hostile_page() -> str:
+    return report_html(hostile_model(), Origin(records=LOG))
+
+
+@pytest.mark.parametrize("which", ["plain", "hostile"])
+def test_nothing_is_loaded_and_nothing_runs(which: str, plain_page: tuple[Model, str], hostile_page: str) -> None:
+    text = plain_page[1] if which == "plain" else hostile_page
+    page = Page(text)
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    links = [value for _, name, value in page.attributes if name in ("src", "href", "xlink:href", "srcset")]
+    assert links and all(link.startswith(("#", "data:image/png")) for link in links)
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert not re.findall(r"url\((?!#|&quot;#|'#)", text) and "@import" not in text
+    policy = [value for _, name, value in page.attributes if name == "content" and "default-src" in value]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+    assert text.isprintable() or not re.search("[\u202e\u2028\x00]", text)
+
+
+def test_hostile_labels_are_shown_as_text(hostile_page: str) -> None:
+    page = Page(hostile_page)
+    shown = "".join(page.text)
+    assert HOSTILE[0] in shown and HOSTILE[1] in shown and "${title}&amp;" in shown and "\\u{202e}txt" in shown
+    assert "img" not in page.tags and page.tags.count("title") <= 1 + page.tags.count("svg")
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+
+
+def test_it_says_what_the_model_says(plain_page: tuple[Model, str]) -> None:
+    model, text = plain_page
+    shown = " ".join(Page(text).text)
+    result = model.evaluate("test")
+    assert f"{result.mrr:.3f}" in shown and f"{result.hits_at_10:.0%}" in shown
+    assert model.data.content_hash in shown and "which tail, given that there is one" in shown
+    assert all(f"{mrr:.3f}" in shown for mrr in model.validation.values())
+    strongest = model.data.entities[int(model.learned.entities.argmax())]
+    assert strongest in shown and "0" * 64 in shown and "kgem 9" in shown
+    for chapter in ("predictions", "quality", "calibration", "strengths", "learning", "graph", "repeat"):
+        assert f'href="#{chapter}"' in text and f'id="{chapter}"' in text
+    assert to_toml(model.config).splitlines()[-1].split("=")[0] in shown
+
+
+def test_sample_questions_are_held_out_facts_and_the_answers_listed_are_not_told(plain_page: tuple[Model, str]) -> None:
+    from kgem.report.samples import samples
+
+    model = plain_page[0]
+    facts = set(model.data.frame("test").iter_rows())
+    asked = list(samples(model, "test", "point"))
+    assert 0 < len(asked) <= 8
+    for sample in asked:
+        head, relation, _ = sample.prediction.query
+        assert (head, relation, sample.tail) in facts
+        assert all(answer.known in (None, "test") for answer in sample.answers)
+        if sample.rank == 1:
+            others = [a.label for a in sample.answers if a.known == "test" and a.label != sample.tail]
+            assert sample.tail in [a.label for a in sample.answers[: 1 + len(others)]]
+
+
+def test_a_graph_without_test_or_validation_facts_has_a_report_too() -> None:
+    whole = random_model().data
+    for valid in (whole.valid, whole.valid[:0]):
+        data = Dataset("g", whole.entities, whole.relations, whole.train, valid, whole.test[:0])
+        text = report_html(random_model(data, validation={}, temperatures={}, provenance={}))
+        assert ("no log of this fit" in text) and f"filtered, {'valid' if len(valid) else 'train'}" in text
+
+
+def test_what_the_run_folder_tells(tmp_path: Path) -> None:
+    model = random_model(dtype="float32")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in LOG))
+    (run / "config.toml").write_text("seed = 77\n")
+    model.save(run / "model")
+    origin = read_origin(run)
+    assert list(origin.records) == LOG and origin.config == "seed = 77\n"
+    assert origin.versions and "torch" in origin.versions and origin.hashes and "model.json" in origin.hashes
+    assert default_target(run) == run / "report.html" == default_target(run / "model")
+    assert write_report(run) == run / "report.html" and "seed = 77" in (run / "report.html").read_text("utf-8")
+    (run / "log.jsonl").write_text("nonsense\n")
+    with pytest.raises(ArtifactError, match="log, settings or manifest"):
+        read_origin(run)
+    model.save(tmp_path / "alone")
+    assert read_origin(tmp_path / "alone").records == []
+    assert default_target(tmp_path / "alone") == tmp_path / "alone-report.html"
+    with pytest.raises(InputError, match="HTML"):
+        check_target(tmp_path / "report.pdf")
+
+
+def test_small_numbers_are_not_nothing() -> None:
+    assert [percent(x) for x in (1.0, 0.4567, 0.0123, 1e-5)] == ["100%", "46%", "1.2%", "&lt; 0.1%"]
+    assert esc("a<b>\u200f'\"") == "a&lt;b&gt;\\u{200f}&#x27;&quot;"

@@ -1,0 +1,125 @@
+"""Exports: read back with the programs they are for, or with the obvious reader of the format."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from small_models import random_model
+
+from kgem.data.dataset import Dataset
+from kgem.errors import InputError
+from kgem.runs.export import FORMATS, HOW, PYKEEN, export
+
+SCORES = [(score, reciprocal) for score in PYKEEN for reciprocal in (True, False)]
+OTHER_PYTHON = Path(__file__).parents[2] / ".venv-pykeen" / "bin" / "python"
+
+
+@pytest.mark.parametrize("reciprocal", [True, False])
+def test_parquet_has_labels_frequencies_strengths_and_vectors(tmp_path: Path, reciprocal: bool) -> None:
+    model = random_model(reciprocal=reciprocal)
+    export(model, tmp_path, "parquet", "mean")
+    entities, relations = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("entities", "relations"))
+    assert entities["label"].to_list() == list(model.data.entities)
+    assert entities["frequency"].to_list() == model.data.entity_counts.tolist()
+    np.testing.assert_array_equal(entities["vector"].to_numpy(), model.mean.entities.numpy())
+    np.testing.assert_allclose(entities["std"].to_numpy(), 0.3)
+    times = 2 if reciprocal else 1
+    assert relations["label"].to_list() == list(model.data.relations) * times
+    assert relations["reciprocal"].sum() == model.data.n_relations * (times - 1)
+    np.testing.assert_array_equal(relations["strength"].to_numpy(), model.learned.relations.numpy())
+
+
+def test_npz_opens_without_pickle(tmp_path: Path) -> None:
+    model = random_model()
+    export(model, tmp_path, "npz")
+    with np.load(tmp_path / "tables.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["entities"], model.point.entities.numpy())
+        np.testing.assert_array_equal(arrays["relations"], model.point.relations.numpy())
+        assert arrays["entity_labels"].tolist() == list(model.data.entities)
+        assert arrays["relation_is_reciprocal"].sum() == model.data.n_relations
+
+
+def labelled(*labels: str) -> Dataset:
+    rows = [(a, "is near", b) for a, b in pairwise(labels)]
+    return Dataset.from_frames(pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (("New  Zealand", "Fiji", "a\tb"), {"New_Zealand", "Fiji", "a_b"}),
+        (("a b", "a_b", "50%\n"), {"a%20b", "a_b", "50%25%0A"}),  # underscores would make one of two
+    ],
+)
+def test_word2vec_has_a_line_per_symbol_and_no_space_in_it(
+    tmp_path: Path, labels: tuple[str, ...], words: set[str]
+) -> None:
+    model = random_model(labelled(*labels), dtype="float32")
+    export(model, tmp_path, "word2vec")
+    first, *lines = (tmp_path / "entities.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    rows = [line.split(" ") for line in lines]
+    assert first == f"{len(labels)} {model.point.entities.shape[1]}" == f"{len(rows)} {len(rows[0]) - 1}"
+    assert {row[0] for row in rows} == words
+    np.testing.assert_array_equal(np.array([row[1:] for row in rows], dtype=np.float32), model.point.entities.numpy())
+    assert (tmp_path / "relations.txt").read_text(encoding="utf-8").split("\n")[2].startswith("is_near⁻¹ ")
+
+
+def test_pykeen_has_relations_beside_their_inverses_and_parts_beside_each_other(tmp_path: Path) -> None:
+    model = random_model()
+    export(model, tmp_path, "pykeen")
+    with np.load(tmp_path / "weights.npz", allow_pickle=False) as weights:
+        entities = weights["entity_representations.0._embeddings.weight"]
+        relations = weights["relation_representations.0._embeddings.weight"]
+    for ours, theirs in ((model.point.entities[5], entities[5]), (model.point.relations[2], relations[4])):
+        np.testing.assert_array_equal(theirs[0::2], ours[:4])
+        np.testing.assert_array_equal(theirs[1::2], ours[4:])
+    np.testing.assert_array_equal(relations[5][0::2], model.point.relations[2 + model.data.n_relations][:4])
+    told = json.loads((tmp_path / "model.json").read_text())
+    assert (told["class"], told["arguments"], told["create_inverse_triples"]) == ("ComplEx", {"embedding_dim": 4}, True)
+    assert json.loads((tmp_path / "entity_to_id.json").read_text())[model.data.entities[3]] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OTHER_PYTHON.is_file(), reason="needs an environment with PyKEEN, as the benchmarks make it")
+def test_pykeen_gives_the_same_scores(tmp_path: Path) -> None:
+    for score, reciprocal in SCORES:
+        model = random_model(score=score, reciprocal=reciprocal)
+        folder = tmp_path / f"{score}-{reciprocal}"
+        folder.mkdir()
+        export(model, folder, "pykeen")
+        heads, relations = torch.tensor([3, 5]), torch.tensor([1, 2])
+        backwards = model.point.scores(heads, relations + model.data.n_relations)
+        np.savez(folder / "wanted.npz", tails=model.point.scores(heads, relations).numpy(), heads=backwards.numpy())
+    indented = "\n".join(f"    {line}" for line in HOW.splitlines())
+    program = f"""import os, sys
+for folder in sys.argv[1:]:
+    os.chdir(folder)
+{indented}
+    model = model.double()
+    model.load_state_dict(weights, strict=False)
+    wanted = numpy.load("wanted.npz")
+    tails = model.predict_t(torch.tensor([[3, 1], [5, 2]])).detach().numpy()
+    heads = model.predict_h(torch.tensor([[1, 3], [2, 5]])).detach().numpy()
+    assert abs(tails - wanted["tails"]).max() < 1e-12 and abs(heads - wanted["heads"]).max() < 1e-12, folder
+"""
+    folders = [str(path) for path in sorted(tmp_path.iterdir())]
+    done = subprocess.run([str(OTHER_PYTHON), "-c", program, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no export format"):
+        export(random_model(), tmp_path, "pickle")
+    with pytest.raises(InputError, match="no prediction mode"):
+        export(random_model(), tmp_path, "npz", "median")
+    from kgem.model.scores import SCORES as KNOWN
+
+    assert set(PYKEEN) == set(KNOWN)
+    assert set(FORMATS) == {"parquet", "npz", "word2vec", "pykeen"}

@@ -1,0 +1,161 @@
+"""The calls of the library, from a graph to a model: settings, splits, validation, the choice of the mode."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from small_models import random_model
+
+import kgem
+from kgem.config import Config
+from kgem.errors import ConfigError, DatasetError
+from kgem.evaluate.calibration import fit_temperature
+from kgem.evaluate.metrics import summarise
+from kgem.evaluate.ranking import rank
+from kgem.runs import fitting
+from kgem.answer.fitted import MODES
+from kgem.runs.fitting import choose_mode, prepare, settings, validator
+from obvious import random_graph
+
+QUICK: dict[str, Any] = {
+    "pretrain": {"epochs": 3},
+    "em": {"epochs": 2},
+    "retrain": {"epochs": 2, "trial_epochs": 1},
+}
+
+
+def test_importing_kgem_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'numpy', 'polars', 'pydantic'} & set(sys.modules)"
+    code = f"import sys, kgem; sys.exit(str({heavy}) if {heavy} else 0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_facade_has_what_it_names() -> None:
+    assert all(getattr(kgem, name) is not None for name in kgem.__all__)
+    assert set(kgem.__all__) <= set(dir(kgem))
+    assert kgem.errors.KgemError is kgem.KgemError and kgem.__version__
+    with pytest.raises(AttributeError, match="has no attribute 'train'"):
+        kgem.train  # noqa: B018
+
+
+def test_fit_is_a_function_and_a_package() -> None:
+    import kgem.train.stopping
+
+    assert kgem.train.stopping.EarlyStopping is not None
+    assert callable(kgem.fit)
+
+
+def test_a_graph_becomes_a_model_in_three_phases() -> None:
+    heard: list[tuple[str, int]] = []
+    data = random_graph()
+    model = kgem.fit(data, model="distmult", dim=4, seed=3, progress=lambda p, r: heard.append((p, r.epoch)), **QUICK)
+    assert list(dict.fromkeys(phase for phase, _ in heard)) == ["pretrain", "em", "retrain"]
+    assert (model.config.model.score, model.config.model.dim, model.config.seed) == ("distmult", 4, 3)
+    assert model.config.em.epochs == 2 and model.data is data and model.provenance["split"] is None
+    assert model.provenance["epochs"]["em"] == 2 and model.provenance["seconds"] > 0
+    assert set(model.validation) == set(model.temperatures) == set(MODES)
+    assert model.validation[model.mode] == max(model.validation.values())
+    assert 0 < model.evaluate("test").mrr <= 1
+    again = kgem.fit(data, model="distmult", dim=4, seed=3, **QUICK)
+    assert torch.equal(again.point.entities, model.point.entities) and again.validation == model.validation
+    assert again.predict("e1", "r1", mode="bayes") == model.predict("e1", "r1", mode="bayes")
+
+
+def test_every_kind_of_graph_will_do(tmp_path: Path) -> None:
+    data = random_graph()
+    frame = pl.concat([data.frame(split) for split in ("train", "valid", "test")])
+    frame.write_csv(tmp_path / "graph.tsv", separator="\t", include_header=False)
+    models = [
+        kgem.fit(source, dim=2, **QUICK) for source in (frame, tmp_path / "graph.tsv", str(tmp_path / "graph.tsv"))
+    ]
+    for model in models:
+        made = model.provenance["split"]
+        assert made["seed"] == 0 and made["got"] == {s: len(model.data.split(s)) for s in ("train", "valid", "test")}
+        assert len(model.data.valid) and len(model.data.test)
+        assert model.data.content_hash == models[0].data.content_hash
+    with pytest.raises(DatasetError, match="neither a file"):
+        kgem.fit(tmp_path / "nothing.tsv")
+
+
+def test_only_what_has_no_validation_is_split() -> None:
+    data = random_graph()
+    assert prepare(data).data is data
+    only_test = replace(data, valid=data.valid[:0])
+    made = prepare(only_test, seed=5, valid=12)
+    assert np.array_equal(made.data.test, data.test) and len(made.data.valid) == 12
+    pooled = np.concatenate([made.data.train, made.data.valid])
+    assert sorted(pooled.tolist()) == sorted(data.train.tolist())
+    assert made.data.n_entities == data.n_entities
+    only_train = replace(only_test, test=data.test[:0])
+    assert not len(prepare(only_train, test=0).data.test)
+    assert prepare(only_train, valid=0).split is None
+
+
+def test_without_validation_the_point_model_is_used() -> None:
+    data = random_graph()
+    bare = replace(data, valid=data.valid[:0], test=data.test[:0])
+    model = kgem.fit(bare, dim=2, valid=0, **QUICK)
+    assert model.mode == "point" and not model.validation and model.temperature() == 1.0
+    assert model.predict("e1", "r1", mode="bayes")[0].low is not None
+    assert validator(bare) is None
+
+
+def test_the_best_mode_on_validation_is_chosen() -> None:
+    model = random_model()
+    facts = model.data.reciprocal(model.data.valid)
+    validation, temperatures = choose_mode(model)
+    for mode in MODES:
+        scorer = model.scorer(mode)
+        ranks = rank(scorer, facts, model.data.filter_index).of("pessimistic")
+        assert validation[mode] == pytest.approx(summarise(ranks).mrr, rel=1e-12)
+        wanted = fit_temperature(scorer, facts, model.data.filter_index)
+        assert temperatures[mode] == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model()
+    data = model.data
+    validate = validator(data, seed=1)
+    assert validate is not None and validate(model.point) == pytest.approx(model.evaluate("valid", "point").mrr)
+    monkeypatch.setattr(fitting, "VALIDATION_QUERIES", 7)
+    few, same, other = (validator(data, seed=s) for s in (1, 1, 2))
+    assert few is not None and same is not None and other is not None
+    assert few(model.point) == same(model.point) != other(model.point)
+    monkeypatch.setattr(fitting, "FEWEST", 5)
+    monkeypatch.setattr(fitting, "CONTEST_CELLS", 5 * data.n_entities)
+    assert choose_mode(model)[0] != model.validation
+
+
+def test_settings_nested_dotted_and_before_the_config() -> None:
+    config = Config.model_validate({"em": {"beta": 0.5, "epochs": 7}, "seed": 4})
+    made = settings(config, {"em.beta": 0.3, "retrain": {"epochs": 9}, "model.dim": 12})
+    assert (made.em.beta, made.em.epochs, made.retrain.epochs, made.model.dim, made.seed) == (0.3, 7, 9, 12, 4)
+    assert settings(None, {}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ({"em.betta": 0.3}, "no setting 'em.betta'.*\n.*em.beta"),
+        ({"sead": 1}, "no setting 'sead'.*\n.*seed"),
+        ({"em.beta": 7}, r"em.beta = 7: .*less than or equal to 1"),
+        ({"am.beta": 0.3}, "no section 'am'.*\n.*pretrain"),
+        ({"seed.x": 3}, "a setting, not a section"),
+        ({"model.dim": "many"}, "model.dim = 'many'"),
+        ({"em": 3}, "em = 3"),
+        ({"model.score": "nonsense"}, "no score function"),
+        ({"device": "abacus"}, "'abacus' cannot be used here"),
+    ],
+)
+def test_wrong_settings_are_explained(overrides: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        settings(None, overrides)
+    assert caught.value.remedy

@@ -1,0 +1,585 @@
+"""Three phases: what is handed from one to the next, the race, collapse, and going on after a stop at any epoch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig, RunConfig
+from kgem.data.dataset import Dataset
+from kgem.data.index import Vocabulary
+from kgem.errors import Collapsed
+from kgem.evaluate.ranking import rank
+from kgem.model.embeddings import Embeddings
+from kgem.train.phases import FitResult, ThreePhases
+from kgem.train.point_estimate import EpochRecord, Validate
+from kgem.train.variational_em import signal_to_noise
+from obvious import penalty_over_rows, random_graph
+
+DATA = random_graph(n_entities=20, n_relations=3, n_facts=120)
+COMMON = {"batch_size": 30, "optimizer": "adagrad", "min_gain": 0.0, "validate_every": 1, "averaging": 1.0}
+
+
+def settings(
+    *, model: dict[str, Any] | None = None, pretrain: dict[str, Any], em: dict[str, Any], retrain: dict[str, Any]
+) -> Config:
+    """Explicit settings: a test here must not move with a default."""
+    pretrain = {
+        "learning_rate": 0.2,
+        "half_life": None,
+        "rule": "conventional",
+        "strength": 0.03,
+        "candidates": (1.0,),
+        "final_epochs": 1,
+    } | pretrain
+    em = {
+        "learning_rate": 0.1,
+        "std_learning_rate": 0.1,
+        "strength_rate": 0.5,
+        "half_life": 25.0,
+        "initial_std": 0.2,
+        "initial_strengths": "optimal",
+        "carry_accumulators": True,
+        "e_epochs": 0,
+        "beta": 1.0,
+        "m_step": "sample",
+        "samples": 1,
+        "settled": 0,
+        "restarts": 2,
+    } | em
+    retrain = {
+        "learning_rate": 0.1,
+        "half_life": 10.0,
+        "start": "warm",
+        "trial_epochs": 2,
+        "final_epochs": 1,
+        "fall_back": False,
+    } | retrain
+    return Config(
+        model=ModelConfig(**({"score": "complex", "dim": 4, "p": 3, "init_scale": 0.1} | (model or {}))),
+        pretrain=PretrainConfig(**(COMMON | pretrain)),
+        em=EMConfig(**(COMMON | em)),
+        retrain=RetrainConfig(**(COMMON | retrain)),
+        seed=3,
+    )
+
+
+RACE = ((1.0, 0.0), (3.0, 0.0), (1.0, 0.5))
+TINY = settings(
+    pretrain={"epochs": 3, "patience": 50},
+    em={"epochs": 3, "patience": 50},
+    retrain={"epochs": 4, "patience": 50, "candidates": RACE},
+)
+RACING = settings(
+    pretrain={
+        "epochs": 4,
+        "patience": 50,
+        "candidates": (1.0, 8.0, 0.2),
+        "extensions": 1,
+        "trial_epochs": 2,
+        "final_epochs": 3,
+    },
+    em={"epochs": 2, "patience": 50},
+    retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
+)
+MARGIN = settings(
+    pretrain={"epochs": 4, "patience": 50, "candidates": (1.0, 8.0), "extensions": 0, "trial_epochs": 2}
+    | {"loss": "margin", "margin": 2.0, "negatives": 3},
+    em={"epochs": 2, "patience": 50},
+    retrain={"epochs": 2, "patience": 50, "candidates": RACE[:1]},
+)
+IMPATIENT = settings(
+    pretrain={"epochs": 40, "patience": 1, "learning_rate": 0.5},
+    em={"epochs": 40, "patience": 1, "learning_rate": 0.5, "samples": 2},
+    retrain={"epochs": 40, "patience": 1, "candidates": RACE, "trial_epochs": 3, "fall_back": True},
+)
+SETTLING = settings(
+    pretrain={"epochs": 2, "patience": 50},
+    em={"epochs": 40, "patience": 50, "settled": 0.1, "m_step": "exact", "initial_std": 0.01}
+    | {"learning_rate": 1e-3, "std_learning_rate": 1e-3},
+    retrain={"epochs": 2, "patience": 50, "candidates": ((1.0, 0.0),), "start": "fresh"},
+)
+DROWNING = settings(  # noise far above anything known, and rates that change nothing
+    pretrain={"epochs": 2, "patience": 50},
+    em={
+        "epochs": 40,
+        "patience": 50,
+        "initial_std": 3.0,
+        "learning_rate": 1e-6,
+        "std_learning_rate": 1e-6,
+        "restarts": 1,
+    },
+    retrain={"epochs": 2, "patience": 50, "candidates": ((1.0, 0.0),)},
+)
+
+
+def mrr_on(data: Dataset, split: str) -> Validate:
+    facts = data.reciprocal(data.split(split))
+    return lambda model: float((1 / rank(model, facts, data.filter_index).pessimistic).mean())
+
+
+class Log:
+    """Notes every epoch of a fit, and takes a checkpoint of each as a store would keep it."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, int, float, float | None]] = []
+        self.records: list[EpochRecord] = []
+        self.checkpoints: list[tuple[dict[str, Tensor], str]] = []
+
+    def __call__(self, fit: ThreePhases, phase: str, record: EpochRecord) -> None:
+        self.lines.append((phase, record.epoch, record.loss, record.mrr))
+        self.records.append(record)
+        self.checkpoints.append((fit.tensors(), json.dumps(fit.numbers())))
+
+    @property
+    def phases(self) -> list[tuple[str, int]]:
+        return [line[:2] for line in self.lines]
+
+
+def run(fit: ThreePhases) -> str | None:
+    """To the end; what a collapse says, if it ends in one."""
+    try:
+        fit.run()
+    except Collapsed as error:
+        return error.message
+    return None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [TINY, RACING, MARGIN, IMPATIENT, SETTLING, DROWNING],
+    ids=["tiny", "racing", "margin", "impatient", "settling", "drowning"],
+)
+def test_a_fit_goes_on_from_any_epoch_bit_for_bit(config: Config) -> None:
+    log = Log()
+    through = ThreePhases(DATA, config, mrr_on(DATA, "valid"), log)
+    ending = run(through)
+    want, want_numbers = through.tensors(), json.dumps(through.numbers())
+    assert (ending is None) == (config is not DROWNING)
+    assert len(log.checkpoints) >= 8
+    for epoch, (tensors, numbers) in enumerate(log.checkpoints, start=1):
+        again = Log()
+        fit = ThreePhases(DATA, config, mrr_on(DATA, "valid"), again)
+        fit.restore(tensors, json.loads(numbers))
+        assert json.dumps(fit.numbers()) == numbers
+        assert all(torch.equal(tensor, tensors[name]) for name, tensor in fit.tensors().items())
+        assert run(fit) == ending
+        assert again.lines == log.lines[epoch:], epoch
+        assert json.dumps(fit.numbers()) == want_numbers
+        got = fit.tensors()
+        assert got.keys() == want.keys()
+        assert all(torch.equal(got[name], want[name]) for name in want), epoch
+
+
+def test_rounded_products_learn_as_exact_ones_do() -> None:
+    """All three phases end near where they would: the rounding is noise beside that of the minibatches."""
+    ends = {}
+    for products in ("exact", "bfloat16"):
+        log = Log()
+        config = TINY.model_copy(update={"run": RunConfig(products=products)})
+        run(ThreePhases(DATA, config, mrr_on(DATA, "train"), log))
+        ends[products] = {phase: (loss, mrr) for phase, _, loss, mrr in log.lines}
+    assert ends["exact"] != ends["bfloat16"]
+    for phase, (loss, mrr) in ends["exact"].items():
+        assert ends["bfloat16"][phase][0] == pytest.approx(loss, rel=0.02), phase
+        assert ends["bfloat16"][phase][1] == pytest.approx(mrr, rel=0.1), phase
+
+
+def test_the_cases_above_are_what_they_say() -> None:
+    """The resumed fits do end their phases in all ways there are."""
+    logs = {}
+    for config in (TINY, IMPATIENT, SETTLING):
+        logs[id(config)] = Log()
+        ThreePhases(DATA, config, mrr_on(DATA, "valid"), logs[id(config)]).run()
+    tiny, impatient, settling = logs.values()
+    trials = [("retrain", epoch) for _ in RACE for epoch in (1, 2)]
+    begin = [(phase, epoch) for phase in ("pretrain", "em") for epoch in (1, 2, 3)]
+    assert tiny.phases == [*begin, *trials, ("retrain", 3), ("retrain", 4)]
+    for phase in ("pretrain", "em", "retrain"):
+        assert 2 <= sum(line[0] == phase for line in impatient.lines) < 30
+    length = sum(line[0] == "em" for line in settling.lines)
+    assert 4 <= length < 40
+    drifts = [record.extra["drift"] for record in settling.records[2 : 2 + length] if "drift" in record.extra]
+    assert all(drift < 0.1 for drift in drifts[-3:])
+
+
+def test_the_margin_loss_is_of_pretraining_alone() -> None:
+    """Its first epoch starts at the margin, where all scores are about 0; the softmax starts at log n."""
+    epochs = {"epochs": 1, "patience": 50}
+    tiny = {"init_scale": 1e-4}
+    log = Log()
+    config = settings(
+        model=tiny,
+        pretrain=epochs | {"loss": "margin", "margin": 2.0, "learning_rate": 1e-6},
+        em=epochs | {"initial_std": 1e-4, "learning_rate": 1e-6, "std_learning_rate": 1e-6},
+        retrain=epochs | {"candidates": ((1.0, 0.0),), "learning_rate": 1e-6},
+    )
+    ThreePhases(DATA, config, mrr_on(DATA, "valid"), log).run()
+    chance = math.log(DATA.n_entities)
+    assert [line[2] for line in log.lines] == pytest.approx([2.0, chance, chance], rel=1e-3)
+
+
+def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
+    pretrain = MARGIN.pretrain.model_dump() | {"epochs": 20}
+    none = {"epochs": 0, "patience": 50}
+    log = Log()
+    race = settings(pretrain=pretrain, em=none, retrain=none | {"candidates": RACE[:1]})
+    fit = ThreePhases(DATA, race, mrr_on(DATA, "valid"), log)
+    fit.run()
+    assert log.lines[-1][2] < 0.7 * log.lines[0][2]
+    single = settings(
+        pretrain=pretrain | {"candidates": (fit.shared_factor,)}, em=none, retrain=none | {"candidates": RACE[:1]}
+    )
+    alone, _ = finished(single, mrr_on(DATA, "valid"))
+    assert all(map(torch.equal, fit.pretraining.best.tables(), alone.pretraining.best.tables()))
+
+
+def test_a_checkpoint_is_a_copy() -> None:
+    log = Log()
+    fit = ThreePhases(DATA, TINY, mrr_on(DATA, "valid"), log)
+    fit.run()
+    first, last = log.checkpoints[0][0], fit.tensors()
+    assert not torch.equal(first["pretraining.state.now.entities"], last["pretraining.state.now.entities"])
+
+
+def finished(config: Config, validate: Validate | None = None, data: Dataset = DATA) -> tuple[ThreePhases, FitResult]:
+    fit = ThreePhases(data, config, validate)
+    fit.run()
+    return fit, fit.result()
+
+
+def test_em_begins_at_the_best_of_pretraining_and_retraining_at_the_best_of_em() -> None:
+    values = iter([0.1, 0.5, 0.3, 0.2, 0.6, 0.4, *[0.1] * 50])
+    seen: list[Embeddings] = []
+
+    def validate(model: Embeddings) -> float:
+        seen.append(model.clone())
+        return next(values)
+
+    config = settings(
+        pretrain={"epochs": 3, "patience": 50},
+        em={"epochs": 3, "patience": 50},
+        retrain={"epochs": 0, "patience": 50, "candidates": ((1.0, 0.0),)},
+    )
+    fit, result = finished(config, validate)
+    assert torch.equal(fit.pretraining.best.entities, seen[1].entities)
+    assert torch.equal(result.posterior.entities.mean, seen[4].entities)
+    assert torch.equal(result.point.relations, seen[4].relations)  # no epoch of re-training: where it began
+    assert result.epochs == {"pretrain": 3, "em": 3, "retrain": 0}
+    assert result.events == ()
+
+
+def test_fresh_retraining_begins_where_pretraining_did() -> None:
+    none = {"epochs": 0, "patience": 50}
+    start = {"candidates": ((1.0, 0.0),), "start": "fresh"}
+    config = settings(pretrain={"epochs": 2, "patience": 50}, em=none, retrain=none | start)
+    untouched = settings(pretrain=none, em=none, retrain=none | start)
+    fit, result = finished(config)
+    assert torch.equal(result.point.entities, finished(untouched)[1].point.entities)
+    assert not torch.equal(result.point.entities, fit.pretraining.best.entities)
+
+
+def test_the_leader_of_the_race_goes_on_as_if_it_had_been_alone() -> None:
+    """The middle one of three candidates leads: its result is that of a fit with no other candidate."""
+
+    def validate(model: Embeddings) -> float:
+        return 1 - abs(float(model.entities.square().mean()) - target)
+
+    parts: dict[str, Any] = {"pretrain": {"epochs": 3, "patience": 50}, "em": {"epochs": 2, "patience": 50}}
+    retrain = {"epochs": 6, "patience": 50, "trial_epochs": 3}
+    config = settings(**parts, retrain=retrain | {"candidates": (RACE[1],)})
+    alone, _ = finished(config, lambda _: 0.5)
+    assert alone.race is not None
+    target = float(alone.race.state.average.entities.square().mean())
+    _, result = finished(settings(**parts, retrain=retrain | {"candidates": RACE}), validate)
+    _, single = finished(config, validate)
+    assert result.mix == RACE[1]
+    assert all(map(torch.equal, result.point.tables(), single.point.tables()))
+    assert result.epochs["retrain"] == 3 * 3 + 3
+
+
+@pytest.mark.parametrize("final_epochs", [2, 4])
+def test_the_final_is_between_the_two_best_and_may_turn_them_round(final_epochs: int) -> None:
+    """The first candidate leads after its heat and then stands still; the second overtakes it in the third epoch."""
+    curves = ((0.5, 0.5, 0.5, 0.5, 0.5, 0.5), (0.1, 0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.9, 0.9, 0.9, 0.9))
+    turns: list[tuple[int | None, int]] = []
+
+    def validate(_: Embeddings) -> float:
+        turns.append((fit.candidate, fit.pretraining.epoch))
+        return curves[fit.candidate or 0][fit.pretraining.epoch - 1]
+
+    race = {"candidates": (1.0, 8.0, 0.2), "extensions": 0, "trial_epochs": 2, "final_epochs": final_epochs}
+    config = settings(
+        pretrain={"epochs": 6, "patience": 50} | race,
+        em={"epochs": 0, "patience": 50},
+        retrain={"epochs": 0, "patience": 50, "candidates": RACE[:1]},
+    )
+    fit = ThreePhases(DATA, config, validate)
+    fit._pretrain()
+    winner = 1 if final_epochs == 4 else 0
+    heats = [(candidate, epoch) for candidate in (0, 1, 2) for epoch in (1, 2)]
+    final = [(candidate, epoch) for candidate in (0, 1) for epoch in (3, 4)] if final_epochs == 4 else []
+    assert turns == heats + final + [(winner, epoch) for epoch in range(max(final_epochs, 2) + 1, 7)]
+    assert fit.shared_factor == (1.0, 8.0)[winner]
+    alone = settings(
+        pretrain={"epochs": 6, "patience": 50, "candidates": (fit.shared_factor,)},
+        em={"epochs": 0, "patience": 50},
+        retrain={"epochs": 0, "patience": 50, "candidates": RACE[:1]},
+    )
+    single = ThreePhases(DATA, alone, lambda _: 0.0)
+    single._pretrain()
+    assert torch.equal(single.pretraining.average.entities, fit.pretraining.average.entities)
+
+
+@pytest.mark.parametrize(("wanted", "joined"), [(1.0, []), (20.0, [10.0, 20.0, 40.0]), (0.1, [0.25, 0.125, 0.0625])])
+def test_further_strengths_join_while_one_at_the_edge_leads(wanted: float, joined: list[float]) -> None:
+    """Validation prefers one factor on the shared strength, however far from the candidates it is."""
+    quick = {"epochs": 1, "patience": 50}
+    race = {"candidates": (0.5, 1.0, 2.0) if wanted == 1.0 else (0.5, 1.0) if wanted < 1 else (2.5, 5.0)}
+    config = settings(
+        pretrain=quick | race | {"extensions": 4, "trial_epochs": 1},
+        em=quick | {"epochs": 0},
+        retrain=quick | {"candidates": RACE[:1], "epochs": 0},
+    )
+    fit = ThreePhases(DATA, config, lambda _: -abs(math.log(fit.factors[fit.candidate or 0] / wanted)))
+    fit.run()
+    assert fit.factors == (*race["candidates"], *joined)
+    assert fit.shared_factor == min(fit.factors, key=lambda factor: abs(math.log(factor / wanted)))
+    assert ThreePhases(DATA, config).factors == race["candidates"]
+    held = config.model_copy(update={"pretrain": config.pretrain.model_copy(update={"extensions": 0})})
+    fit = ThreePhases(DATA, held, lambda _: -abs(math.log(fit.factors[fit.candidate or 0] / wanted)))
+    fit.run()
+    assert fit.factors == race["candidates"]
+
+
+def test_without_validation_no_strength_joins() -> None:
+    quick = {"epochs": 1, "patience": 50}
+    race = {"candidates": (1.0, 2.0), "extensions": 4, "trial_epochs": 1}
+    fit, _ = finished(settings(pretrain=quick | race, em=quick, retrain=quick | {"candidates": RACE[:1]}), None)
+    assert fit.factors == (1.0, 2.0) and fit.shared_factor == 1.0
+
+
+def test_retraining_strengths_are_learned_plus_counts() -> None:
+    fit, result = finished(TINY, mrr_on(DATA, "valid"))
+    learned = result.strengths
+    assert all(map(torch.equal, fit.retraining_strengths(1.0, 0.0), learned))
+    mixed = fit.retraining_strengths(2.0, 0.5)
+    counts = torch.from_numpy(np.maximum(DATA.entity_counts, 1)).float()
+    shared = TINY.pretrain.strength
+    torch.testing.assert_close(mixed.entities, 2 * learned.entities + 0.5 * shared * counts)
+    twice = torch.from_numpy(np.tile(np.maximum(DATA.relation_counts, 1), 2)).float()
+    torch.testing.assert_close(mixed.relations, 2 * learned.relations + 0.5 * shared * twice)
+
+
+def test_retraining_knows_what_pretraining_settled_on() -> None:
+    fit, _ = finished(RACING, mrr_on(DATA, "valid"))
+    assert fit.shared_factor in RACING.pretrain.candidates
+    mixed = fit.retraining_strengths(0.0, 1.0)
+    counts = torch.from_numpy(np.maximum(DATA.entity_counts, 1)).float()
+    torch.testing.assert_close(mixed.entities, fit.shared_factor * RACING.pretrain.strength * counts)
+
+
+@pytest.mark.parametrize("judge", ["blend", "point"])
+def test_retraining_is_judged_together_with_the_means_of_q(judge: str) -> None:
+    """Two judges that prefer different candidates: the one that is asked for decides, and hears the means of q."""
+    parts: dict[str, Any] = {"pretrain": {"epochs": 2, "patience": 50}, "em": {"epochs": 2, "patience": 50}}
+    retrain = {"epochs": 2, "patience": 50, "trial_epochs": 2, "candidates": RACE[:2], "judge": judge}
+    partners: list[Embeddings] = []
+
+    def together(_: Embeddings, partner: Embeddings) -> float:
+        partners.append(partner)
+        return float(fit.candidate == 1)
+
+    def alone(_: Embeddings) -> float:
+        return float(fit.candidate != 1)
+
+    fit = ThreePhases(DATA, settings(**parts, retrain=retrain), alone, validate_blend=together)
+    fit.run()
+    assert fit.em is not None
+    assert fit.result().mix == RACE[1 if judge == "blend" else 0]
+    assert len(partners) == (4 if judge == "blend" else 0)
+    assert all(partner is fit.em.best for partner in partners)
+
+
+@pytest.mark.parametrize("fall_back", [True, False])
+def test_tables_that_retraining_spoils_are_the_pretrained_ones_again(fall_back: bool) -> None:
+    """A penalty that leaves nothing of the tables: no re-training could be worse."""
+    ruin = {"epochs": 2, "patience": 50, "candidates": ((1e4, 0.0),), "judge": "point", "fall_back": fall_back}
+    config = settings(pretrain={"epochs": 20, "patience": 50}, em={"epochs": 2, "patience": 50}, retrain=ruin)
+    validate = mrr_on(DATA, "train")
+    fit, result = finished(config, validate)
+    same = all(map(torch.equal, result.point.tables(), fit.pretraining.best.tables()))
+    assert same == fit.fell_back == fall_back
+    assert result.mix == ((0.0, 1.0) if fall_back else (1e4, 0.0))
+    if fall_back:
+        (event,) = result.events
+        assert event["mrr"] == validate(fit.pretraining.best) > event["retrained"]
+
+
+def test_retraining_that_gains_is_kept() -> None:
+    config = settings(
+        pretrain={"epochs": 1, "patience": 50, "learning_rate": 0.01},
+        em={"epochs": 1, "patience": 50},
+        retrain={"epochs": 20, "patience": 50, "candidates": ((1e-3, 0.0),), "judge": "point", "fall_back": True},
+    )
+    fit, result = finished(config, mrr_on(DATA, "train"))
+    assert not fit.fell_back
+    assert result.mix == (1e-3, 0.0)
+    assert not result.events
+
+
+def test_tempering_gives_the_learned_prior_a_quarter_of_the_weight_of_the_shared_one() -> None:
+    quick = {"epochs": 3, "patience": 50}
+    config = settings(
+        pretrain=quick | {"strength": 0.2},
+        em={"epochs": 0, "patience": 50, "beta": None, "initial_std": 1e-9},
+        retrain={"epochs": 0, "patience": 50, "candidates": ((1.0, 0.0),)},
+    )
+    fit, result = finished(config)
+    shared, optimal = (
+        float(penalty_over_rows(fit.pretraining.best, strengths, 3))
+        for strengths in (fit.rule_strengths(), result.strengths)
+    )
+    assert 0.01 < result.beta < 1
+    assert 4 * result.beta * optimal == pytest.approx(shared, rel=1e-4)
+    assert fit.em_config().beta == result.beta
+    held = settings(pretrain=quick | {"epochs": 0}, em=quick | {"beta": None}, retrain=quick | {"candidates": RACE[:1]})
+    assert ThreePhases(DATA, held).tempering() == 0.01  # tables that know nothing yet
+
+
+def test_accumulators_carried_over_spare_the_tables_a_shock() -> None:
+    """A fresh accumulator makes the first step as large as the rate in every coordinate."""
+    moved = {}
+    for carry in (True, False):
+        fit = ThreePhases(
+            DATA,
+            settings(
+                pretrain={"epochs": 10, "patience": 50},
+                em={"epochs": 1, "patience": 50, "carry_accumulators": carry, "beta": 0.1},
+                retrain={"epochs": 0, "patience": 50, "candidates": ((1.0, 0.0),)},
+            ),
+        )
+        fit.run()
+        assert fit.em is not None
+        moved[carry] = float((fit.em.means.entities - fit.pretraining.best.entities).square().mean())
+    assert moved[True] < 0.5 * moved[False]
+
+
+def test_another_optimiser_begins_afresh() -> None:
+    config = settings(
+        pretrain={"epochs": 2, "patience": 50, "optimizer": "adam", "learning_rate": 0.01},
+        em={"epochs": 1, "patience": 50},
+        retrain={"epochs": 1, "patience": 50, "candidates": ((1.0, 0.0),)},
+    )
+    assert finished(config)[1].epochs == {"pretrain": 2, "em": 1, "retrain": 1}
+
+
+# Collapse: with beta = 1 a q of many dimensions finds it cheaper to forget a sparse graph than to know it
+
+
+def sparse_graph(n_entities: int = 500, n_facts: int = 600) -> Dataset:
+    """About one fact per entity."""
+    rng = np.random.default_rng(0)
+    sizes = (n_entities, 3, n_entities)
+    facts = np.unique(np.stack([rng.integers(size, size=n_facts) for size in sizes], axis=1), axis=0)
+    rng.shuffle(facts)
+    entities, relations = (tuple(f"{kind}{i}" for i in range(n)) for kind, n in (("e", n_entities), ("r", 3)))
+    return Dataset("sparse", Vocabulary(entities), Vocabulary(relations, "relation"), facts[60:], facts[:60], facts[:0])
+
+
+SPARSE = sparse_graph()
+CHANCE = math.log(SPARSE.n_entities)
+
+
+def on_sparse(**em: Any) -> Config:
+    quick = {"batch_size": 50, "patience": 100, "learning_rate": 0.3}
+    return settings(
+        model={"dim": 50, "init_scale": 1e-3},
+        pretrain=quick | {"epochs": 10, "strength": 0.1, "candidates": (1.0,)},
+        em=quick | {"epochs": 15, "std_learning_rate": 0.3} | em,
+        retrain=quick | {"epochs": 1, "candidates": ((1.0, 0.0),)},
+    )
+
+
+PAPER = {"beta": 1.0, "initial_strengths": "pretrain", "e_epochs": 25}
+
+
+@pytest.mark.parametrize("em", [PAPER, {"beta": 1.0}], ids=["paper", "optimal"])
+def test_a_collapse_is_reported_as_what_it_is(em: dict[str, Any]) -> None:
+    log = Log()
+    fit = ThreePhases(SPARSE, on_sparse(**em, epochs=25, restarts=0), mrr_on(SPARSE, "train"), log)
+    with pytest.raises(Collapsed, match=r"(?s)phase em: q fell back to the prior in epoch \d+ .*beta = 1.*em.beta"):
+        fit.run()
+    assert fit.em is not None
+    last = log.records[-1]
+    assert last.extra["collapsed"] == 1.0
+    assert last.loss > 0.98 * CHANCE
+    assert signal_to_noise(fit.em) < 0.05
+    assert all("collapsed" not in record.extra for record in log.records[:-1])
+    assert fit.em.epoch < 25
+    assert fit.phase == "em"
+
+
+def test_the_collapse_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left alone, it ends where it was said to go: the means know nothing any more, and do not recover."""
+    monkeypatch.setattr("kgem.train.stopping.Collapse.done", False)
+    log = Log()
+    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, epochs=30), mrr_on(SPARSE, "train"), log)
+    fit.run()
+    em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
+    assert fit.em is not None
+    assert log.records[9].mrr > 0.95  # type: ignore[operator]
+    assert em[-1].mrr < 0.05  # type: ignore[operator]
+    assert em[-1].loss > 0.98 * CHANCE
+    assert signal_to_noise(fit.em) < 0.02
+
+
+def test_a_smaller_beta_is_tried_before_giving_up(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, restarts=2), mrr_on(SPARSE, "train"), log)
+    with caplog.at_level(logging.WARNING):
+        fit.run()
+    result = fit.result()
+    (event,) = result.events
+    assert event == {"event": "collapse", "phase": "em", "epoch": event["epoch"], "beta": 1.0}
+    assert "starts again from the pre-trained tables with beta = 0.25" in caplog.text
+    em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
+    assert [record.epoch for record in em] == [*range(1, event["epoch"] + 1), *range(1, 16)]
+    assert result.epochs["em"] == len(em)
+    assert em[-1].loss < 0.5 * CHANCE
+    assert em[-1].mrr > 0.95  # type: ignore[operator]
+
+
+def test_it_gives_up_after_the_restarts(caplog: pytest.LogCaptureFixture) -> None:
+    fit = ThreePhases(DATA, DROWNING)
+    with caplog.at_level(logging.WARNING), pytest.raises(Collapsed, match=r"beta = 0.25") as error:
+        fit.run()
+    assert [event["beta"] for event in fit.events] == [1.0]
+    assert len(caplog.records) == 1
+    assert error.value.exit_code == 1
+    assert error.value.remedy
+    assert fit.epochs == {"pretrain": 2, "em": 6, "retrain": 0}
+
+
+def test_a_drowned_start_that_comes_up_is_no_collapse() -> None:
+    """The first epochs are worse than chance; what counts is that they do not last."""
+    config = settings(
+        pretrain={"epochs": 15, "patience": 50},
+        em={"epochs": 40, "patience": 50, "initial_std": 1.0, "half_life": None, "beta": 0.01}
+        | {"learning_rate": 0.3, "std_learning_rate": 0.5},
+        retrain={"epochs": 1, "patience": 50, "candidates": ((1.0, 0.0),)},
+    )
+    log = Log()
+    fit = ThreePhases(DATA, config, None, log)
+    fit.run()
+    em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
+    chance = math.log(DATA.n_entities)
+    assert em[0].loss > chance > em[-1].loss
+    assert not fit.events
