@@ -12,9 +12,10 @@ from typer.core import TyperCommand
 
 from kgem.cli import reading
 from kgem.cli.console import paragraph, plain, say
-from kgem.cli.fit import chosen_settings, train, use_threads
+from kgem.cli.fit import read_settings
 from kgem.cli.progress import Progress, duration
 from kgem.cli.search import RANGE
+from kgem.cli.training import set_threads, train
 from kgem.errors import ConfigError, FitError, InputError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Given:
 
         check_range("--strengths", strengths)  # now, and not when the first search begins
         named = {"device": device, "run.threads": threads}
-        self.base: Config = chosen_settings(recipe, None, named, overrides, time_budget)
+        self.base: Config = read_settings(recipe, None, named, overrides, time_budget)
         self.threads, self.strengths = threads, strengths
         self._words = [
             *(["--recipe", recipe] if recipe != "default" else []),
@@ -151,7 +152,7 @@ def make_cells(
 
     versions()  # as of now, and not of when a long command ends
     loaded = _loaded(wanted, given.base, quiet)
-    base = use_threads(given.base)
+    base = set_threads(given.base)
     plan = _Plan(wanted, loaded, results, base, given.strengths)
     for cell in wanted:
         if force:
@@ -191,7 +192,7 @@ def _maker(base: Config, given: Given, out: Path, goes_on: str, *, quiet: bool) 
     from evidence.making import Maker
 
     def carry_on(run: Run) -> Model:
-        use_threads(run.config, given.threads)
+        set_threads(run.config, given.threads)
         return train(run, quiet=quiet, plan=False, goes_on=goes_on)
 
     with ranking(quiet=quiet) as measuring:

@@ -52,7 +52,7 @@ def random_model(
         "temperatures": TEMPERATURES,
         "n_samples": 7,
         "metrics": {"test": {"mrr": 0.1}},
-        "provenance": {"epochs": {"em": 3}},
+        "provenance": {"epochs": {"em": 3}, "shared": 1.0, "beta": 0.1, "mix": [1.0, 0.0]},
     }
     return Model(**(given | more))
 

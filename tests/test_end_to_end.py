@@ -10,6 +10,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from driving import exhaust
 from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig
 from kgem.data.dataset import Dataset
 from kgem.evaluate.averaging import AverageScorer
@@ -67,7 +68,7 @@ def data(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def fit(data: Dataset) -> ThreePhases:
     facts = data.reciprocal(data.valid)
     fit = ThreePhases(data, CONFIG, lambda model: summarise(rank(model, facts, data.filter_index).pessimistic).mrr)
-    fit.run()
+    exhaust(fit.epochs())
     return fit
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from driving import exhaust
 from kgem.config import EMConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
@@ -217,7 +218,7 @@ def test_eq14_every_elbo_is_below_the_log_marginal_likelihood_and_em_comes_close
         bounds.append(exact_bound(pair_state(prior, wide, scale=0.7, seed=seed)[0], prior))
     assert max(bounds) < marginal
     state, objective = pair_state(prior, config, scale=1.0, seed=0)
-    variational_em(state, objective, prior, config)
+    exhaust(variational_em(state, objective, prior, config))
     # The posterior has several modes of opposite signs: one of two equal ones costs log 2.
     assert max(bounds) < exact_bound(state, prior) < marginal
     assert exact_bound(state, prior) > marginal - math.log(2)
@@ -280,6 +281,6 @@ def test_algorithm2_line_by_line(prior: Prior) -> None:
 
     generators = (torch.Generator().manual_seed(seed) for seed in (4, 5))
     state = EMState.start(means, Strengths(*(s.clone() for s in start)), config, *generators)
-    variational_em(state, objective, prior, config)
+    exhaust(variational_em(state, objective, prior, config))
     for got, want in zip((*state.means.tables(), *state.log_stds, *state.strengths), (*mu, *xi, *lam), strict=True):
         torch.testing.assert_close(got, want)

@@ -120,7 +120,7 @@ def test_what_is_said_later_counts(kgem: Kgem) -> None:
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, epoch: int, times: int = 1) -> None:
     """Ctrl-C is pressed after some epoch."""
-    real = Watch.__call__
+    real = Watch.show
 
     def call(self: Watch, record: Any) -> None:
         real(self, record)
@@ -128,7 +128,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, epoch: int, times: int = 1) -> No
             for _ in range(times):
                 signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Watch, "__call__", call)
+    monkeypatch.setattr(Watch, "show", call)
 
 
 @pytest.mark.parametrize("epoch", [1, 3, 6])
@@ -159,7 +159,7 @@ def test_warnings_of_the_library_are_shown(kgem: Kgem, monkeypatch: pytest.Monke
     def full(self: Run) -> None:
         raise ArtifactError("the disk is full", where="a")
 
-    monkeypatch.setattr(Run, "_save", full)
+    monkeypatch.setattr(Run, "save", full)
     code, _, err = kgem("fit", "graph.tsv", "--out", "a", "-q", "--set", "run.checkpoint_seconds=0", *SETTINGS)
     assert code == 0 and "warning: no checkpoint of epoch 1: a: the disk is full" in err
 
@@ -239,15 +239,16 @@ WRONG: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("words", WRONG.values(), ids=WRONG.keys())
 def test_wrong_input_is_one_message_and_nothing_is_written(words: list[Any], kgem: Kgem, here: Path) -> None:
-    from kgem.runs.fitting import Prepared, settings
+    from kgem.runs.configure import configure
+    from kgem.runs.fitting import Prepared
 
     Path("wrong.toml").write_text("[em]\nbetta = 1\n")
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("years of work")
     for name in ("taken", "changed"):
-        Run.create(Path(name), Prepared(random_graph(), None), settings(None, SMALL)).close()
+        Run.create(Path(name), Prepared(random_graph(), None), configure(None, SMALL)).close()
     Path("changed/config.toml").write_text(Path("changed/config.toml").read_text().replace("dim = 3", "dim = 9"))
-    with Run.create(Path("busy"), Prepared(random_graph(), None), settings(None, SMALL)):
+    with Run.create(Path("busy"), Prepared(random_graph(), None), configure(None, SMALL)):
         before = everything(here)
         code, out, err = kgem(*words)
         assert code == 2 and out == ""

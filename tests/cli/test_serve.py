@@ -20,7 +20,8 @@ import pytest
 
 from kgem.answer.model import load
 from kgem.cli import serve as command
-from kgem.runs.fitting import Prepared, settings
+from kgem.runs.configure import configure
+from kgem.runs.fitting import Prepared
 from kgem.runs.review import Review
 from kgem.runs.run import Run
 from kgem.serve.explorer import Explorer
@@ -147,8 +148,8 @@ def test_what_was_decided_is_learned(tmp_path: Path, kgem: Kgem) -> None:
     """From the review to `kgem update`: accepted proposals become training facts, facts that were dropped go."""
     once = {f"{phase}.epochs": 1 for phase in ("pretrain", "em", "retrain")}
     small = {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
-    with Run.create(tmp_path / "a", Prepared(random_graph(), None), settings(None, once | small)) as run:
-        run.carry_on()
+    with Run.create(tmp_path / "a", Prepared(random_graph(), None), configure(None, once | small)) as run:
+        run.complete()
     explorer = Explorer(load(tmp_path / "a"), tmp_path / "a")
     client = client_of(explorer)
 

@@ -13,7 +13,8 @@ import torch
 
 from kgem.cli.watch import Watch
 from kgem.files.store import read_store
-from kgem.runs.fitting import Prepared, settings
+from kgem.runs.configure import configure
+from kgem.runs.fitting import Prepared
 from kgem.runs.review import Review
 from kgem.runs.run import Run, read_log
 from obvious import random_graph
@@ -35,8 +36,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("finished") / "a"
-    with Run.create(folder, Prepared(GRAPH, None), settings(None, SMALL)) as run:
-        run.carry_on()
+    with Run.create(folder, Prepared(GRAPH, None), configure(None, SMALL)) as run:
+        run.complete()
     torch.set_num_threads(threads)
     return folder
 
@@ -110,7 +111,7 @@ def test_a_review_is_recognised(kgem: Kgem) -> None:
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_ctrl_c_saves_and_resume_ends_the_same(kgem: Kgem, monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
     assert kgem("update", "a", "new.tsv", "--out", "whole", "-q", *QUICK)[0] == 0
-    real = Watch.__call__
+    real = Watch.show
 
     def call(self: Watch, record: Any) -> None:
         real(self, record)
@@ -118,7 +119,7 @@ def test_ctrl_c_saves_and_resume_ends_the_same(kgem: Kgem, monkeypatch: pytest.M
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as pressed:
-        pressed.setattr(Watch, "__call__", call)
+        pressed.setattr(Watch, "show", call)
         code, _, err = kgem("update", "a", "new.tsv", "--out", "b", *QUICK)
     assert code == 130 and "kgem resume b" in err
     Path("a").unlink()  # the old run is no longer needed
@@ -132,7 +133,7 @@ def test_the_old_run_never_gives_way_and_others_only_by_force(kgem: Kgem) -> Non
     for out in ("a", "a/b"):
         code, _, err = kgem("update", "a", "new.tsv", "--out", out, "--force", *QUICK)
         assert code == 2 and "is the run that is updated" in err
-    Run.create(Path("b"), Prepared(GRAPH, None), settings(None, SMALL)).close()
+    Run.create(Path("b"), Prepared(GRAPH, None), configure(None, SMALL)).close()
     code, _, err = kgem("update", "a", "new.tsv", "--out", "b", *QUICK)
     assert code == 2 and "--force" in err
     assert kgem("update", "a", "new.tsv", "--out", "b", "--force", "-q", *QUICK)[0] == 0
@@ -165,7 +166,7 @@ def test_wrong_input_is_one_message_and_nothing_is_written(
 ) -> None:
     import shutil
 
-    Run.create(Path("begun"), Prepared(GRAPH, None), settings(None, SMALL)).close()
+    Run.create(Path("begun"), Prepared(GRAPH, None), configure(None, SMALL)).close()
     shutil.copytree(finished, "damaged")
     content = bytearray(Path("damaged/model/mean.safetensors").read_bytes())
     content[-1] ^= 1

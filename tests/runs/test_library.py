@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,9 +21,14 @@ from kgem.errors import ConfigError, DatasetError
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
-from kgem.runs import fitting
+from kgem.evaluate import validation as validating
+from kgem.evaluate.validation import make_validator
+from kgem.runs import mode_choice
+from kgem.runs.configure import configure
 from kgem.answer.fitted import MODES
-from kgem.runs.fitting import choose_mode, prepare, settings, validator
+from kgem.runs.fitting import prepare
+from kgem.runs.mode_choice import choose_mode
+from kgem.runs.run import Run
 from obvious import random_graph
 
 QUICK: dict[str, Any] = {
@@ -42,15 +48,31 @@ def test_the_facade_has_what_it_names() -> None:
     assert all(getattr(kgem, name) is not None for name in kgem.__all__)
     assert set(kgem.__all__) <= set(dir(kgem))
     assert kgem.errors.KgemError is kgem.KgemError and kgem.__version__
-    with pytest.raises(AttributeError, match="has no attribute 'train'"):
-        kgem.train  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'reproduce'"):
+        kgem.reproduce  # noqa: B018
 
 
-def test_fit_is_a_function_and_a_package() -> None:
-    import kgem.train.stopping
+def test_fit_is_a_function_with_a_signature() -> None:
+    assert inspect.isfunction(kgem.fit)
+    assert {"data", "model", "dim", "seed", "config", "valid", "test"} <= set(inspect.signature(kgem.fit).parameters)
 
-    assert kgem.train.stopping.EarlyStopping is not None
-    assert callable(kgem.fit)
+
+def test_threads_hold_in_the_library_too_and_are_given_back() -> None:
+    before, seen = torch.get_num_threads(), []
+    more = {"run.threads": before + 1, **QUICK}
+    model = kgem.fit(random_graph(), dim=2, progress=lambda *_: seen.append(torch.get_num_threads()), **more)
+    assert set(seen) == {before + 1} and torch.get_num_threads() == before
+    assert model.config.run.threads == before + 1
+
+
+def test_a_model_of_the_library_knows_as_much_as_one_of_the_command_line(tmp_path: Path) -> None:
+    graph, config = random_graph(), configure(None, {"model.dim": 2, **QUICK})
+    with Run.create(tmp_path / "run", prepare(graph), config) as run:
+        on_disk = run.complete()
+    in_memory = kgem.fit(graph, config=config)
+    assert in_memory.metrics == on_disk.metrics and set(in_memory.metrics) == {"valid", "test"}
+    different = {name for name in on_disk.provenance if on_disk.provenance[name] != in_memory.provenance[name]}
+    assert on_disk.provenance.keys() == in_memory.provenance.keys() and different <= {"seconds"}
 
 
 def test_a_graph_becomes_a_model_in_three_phases() -> None:
@@ -105,7 +127,7 @@ def test_without_validation_the_point_model_is_used() -> None:
     model = kgem.fit(bare, dim=2, valid=0, **QUICK)
     assert model.mode == "point" and not model.validation and model.temperature() == 1.0
     assert model.predict("e1", "r1", mode="bayes")[0].low is not None
-    assert validator(bare) is None
+    assert make_validator(bare) is None
 
 
 def test_the_best_mode_on_validation_is_chosen() -> None:
@@ -123,22 +145,22 @@ def test_the_best_mode_on_validation_is_chosen() -> None:
 def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model()
     data = model.data
-    validate = validator(data, seed=1)
+    validate = make_validator(data, seed=1)
     assert validate is not None and validate(model.point) == pytest.approx(model.evaluate("valid", "point").mrr)
-    monkeypatch.setattr(fitting, "VALIDATION_QUERIES", 7)
-    few, same, other = (validator(data, seed=s) for s in (1, 1, 2))
+    monkeypatch.setattr(validating, "VALIDATION_QUERIES", 7)
+    few, same, other = (make_validator(data, seed=s) for s in (1, 1, 2))
     assert few is not None and same is not None and other is not None
     assert few(model.point) == same(model.point) != other(model.point)
-    monkeypatch.setattr(fitting, "FEWEST", 5)
-    monkeypatch.setattr(fitting, "CONTEST_CELLS", 5 * data.n_entities)
+    monkeypatch.setattr(mode_choice, "FEWEST", 5)
+    monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * data.n_entities)
     assert choose_mode(model)[0] != model.validation
 
 
 def test_settings_nested_dotted_and_before_the_config() -> None:
     config = Config.model_validate({"em": {"beta": 0.5, "epochs": 7}, "seed": 4})
-    made = settings(config, {"em.beta": 0.3, "retrain": {"epochs": 9}, "model.dim": 12})
+    made = configure(config, {"em.beta": 0.3, "retrain": {"epochs": 9}, "model.dim": 12})
     assert (made.em.beta, made.em.epochs, made.retrain.epochs, made.model.dim, made.seed) == (0.3, 7, 9, 12, 4)
-    assert settings(None, {}) == Config()
+    assert configure(None, {}) == Config()
 
 
 @pytest.mark.parametrize(
@@ -157,5 +179,5 @@ def test_settings_nested_dotted_and_before_the_config() -> None:
 )
 def test_wrong_settings_are_explained(overrides: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
-        settings(None, overrides)
+        configure(None, overrides)
     assert caught.value.remedy

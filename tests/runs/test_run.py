@@ -15,16 +15,18 @@ import pytest
 import torch
 from killing import same, starter, tables
 
+from driving import stop_after
 from kgem.files import store
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError, RunBusy
 from kgem.files import checkpoints as checkpoint
 from kgem.settings import to_toml
-from kgem.runs import fitting
+from kgem.runs.configure import configure
 from kgem.runs import run as running
 from kgem.train.budget import epochs_left, longest, within_budget
-from kgem.runs.fitting import Prepared, fit, settings
-from kgem.runs.run import Run, check_free, is_run, origin_of, read_log
+from kgem.runs.fitting import Prepared, fit
+from kgem.train import driver
+from kgem.runs.run import Run, check_free, is_run, find_origin, read_log
 from obvious import random_graph
 
 PHASES = {"epochs": 3, "patience": 50, "batch_size": 40}
@@ -48,7 +50,7 @@ def one_thread() -> Iterator[None]:
 
 
 def small(**more: Any) -> Config:
-    return settings(settings(None, SMALL), more)
+    return configure(configure(None, SMALL), more)
 
 
 def begin(folder: Path, **more: Any) -> Run:
@@ -62,18 +64,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("whole") / "run"
     with begin(folder) as run:
-        run.carry_on()
+        run.complete()
     torch.set_num_threads(threads)
     return folder
 
 
-def stop_after(run: Run, epochs: int) -> None:
-    assert run.carry_on(stop=lambda: len(run.records) >= epochs) is None
-
-
 def resume(folder: Path) -> None:
     with Run.open(folder) as run:
-        assert run.carry_on() is not None
+        run.complete()
 
 
 # killed
@@ -174,8 +172,8 @@ def test_the_folder_has_everything(whole: Path) -> None:
 
 def test_checkpoints_wait_for_their_turn(tmp_path: Path) -> None:
     with begin(tmp_path / "run", **{"run.checkpoint_seconds": 1e9}) as run:
-        seen: list[int] = []
-        run.carry_on(lambda _: seen.append(len(run._checkpoints.steps())))
+        seen = [len(run._checkpoints.steps()) for _ in run.epochs()]
+        run.finish()
     assert seen == [0] * EPOCHS and run._checkpoints.steps() == [EPOCHS]
 
 
@@ -233,7 +231,7 @@ def test_a_damaged_model_is_made_again(whole: Path, tmp_path: Path, caplog: pyte
     flip(tmp_path / "run" / "model" / "point.safetensors")
     with Run.open(tmp_path / "run") as run:
         assert run.model() is None and "made again" in caplog.text
-        run.carry_on()
+        run.complete()
     assert same(tmp_path / "run", whole)
 
 
@@ -265,15 +263,13 @@ def test_a_log_that_cannot_be_written_is_made_good(
 ) -> None:
     with begin(tmp_path / "run") as run:
         log = run.folder / "log.jsonl"
-
-        def hinder(record: Any) -> None:
+        for _ in run.epochs():
             if len(run.records) == 2:  # a folder in its place: the third record cannot be written
                 log.unlink()
                 log.mkdir()
             if len(run.records) == 4:
                 log.rmdir()
-
-        run.carry_on(hinder)
+        run.finish()
     assert "cannot be written" in caplog.text and same(tmp_path / "run", whole)
 
 
@@ -298,7 +294,7 @@ def test_a_run_gives_way_only_by_force_and_other_files_never(whole: Path, tmp_pa
     assert same(folder, whole)
     with Run.create(folder, Prepared(GRAPH, None), small(seed=1), force=True, origin="demo") as run:
         assert run.model() is None
-    assert (folder / "notes.txt").read_text() == "mine" and origin_of(folder) == "demo"
+    assert (folder / "notes.txt").read_text() == "mine" and find_origin(folder) == "demo"
     assert not (folder / "model").exists() and not list((folder / "checkpoints").glob("*"))
 
 
@@ -315,7 +311,7 @@ def test_a_folder_with_other_files_is_never_used(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "file", tmp_path / "none"):
         with pytest.raises(InputError, match="run"):
             Run.open(folder)
-        assert not is_run(folder) and origin_of(folder) is None
+        assert not is_run(folder) and find_origin(folder) is None
 
 
 def test_a_run_that_was_killed_while_it_was_made_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -366,9 +362,9 @@ def test_a_budget_shortens_and_is_kept_through_a_resume(tmp_path: Path, monkeypa
     def shorter(config: Config, phase: str, seconds: float, left: float) -> Config:
         calls.append(phase)
         assert seconds > 0 and 0 < left < 3600
-        return settings(config, {f"{phase}.epochs": 2})
+        return configure(config, {f"{phase}.epochs": 2})
 
-    monkeypatch.setattr(fitting, "within_budget", shorter)
+    monkeypatch.setattr(driver, "within_budget", shorter)
     more = {"run.time_budget": 3600.0, "run.checkpoint_seconds": 1e9, "retrain.candidates": ((1.0, 0.0),)}
     for name, stops in (("a", (1, 4)), ("b", ())):
         begin(tmp_path / name, **more).close()

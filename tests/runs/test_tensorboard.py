@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import kgem
+from driving import stop_after
 from kgem.errors import ConfigError, InputError
-from kgem.runs.fitting import prepare, settings
+from kgem.runs.configure import configure
+from kgem.runs.fitting import prepare
 from kgem.runs.run import Run, read_log
 from kgem.runs.tensorboard import TensorBoard
 from obvious import random_graph
@@ -60,14 +62,14 @@ def test_the_numbers_of_every_phase_and_the_strengths(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_continues_its_curves(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    prepared, config = prepare(random_graph()), settings(None, {**QUICK, "run.checkpoint_seconds": 0})
+    prepared, config = prepare(random_graph()), configure(None, {**QUICK, "run.checkpoint_seconds": 0})
     with Run.create(tmp_path / "run", prepared, config) as run:
         run.show_in_tensorboard()
-        assert run.carry_on(stop=lambda: len(run.records) == 3) is None
+        stop_after(run, 3)
     with Run.open(tmp_path / "run") as run:
         assert run.is_in_tensorboard
         run.show_in_tensorboard()
-        assert run.carry_on() is not None
+        run.complete()
     events = events_of(tmp_path / "run" / "tensorboard")
     log = read_log(tmp_path / "run")
     for phase in ("pretrain", "em", "retrain"):

@@ -18,18 +18,20 @@ from killing import same, starter, tables
 from small_models import random_model
 
 import kgem
+from driving import stop_after
 from kgem.data.dataset import Dataset, IntArray
 from kgem.model.generate import generate
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
-from kgem.runs.fitting import fit, settings
-from kgem.runs.update import new_folder, plan_update, read_given, same_questions, update
+from kgem.runs.configure import configure
+from kgem.runs.fitting import fit
+from kgem.runs.update import new_folder, plan_update, read_delta, same_questions, update
 from kgem.answer.model import Model
 from kgem.report.report import read_origin, report_html
 from kgem.runs.review import Review
-from kgem.runs.run import Run, origin_of, read_log
+from kgem.runs.run import Run, find_origin, read_log
 from obvious import random_graph
 
 GRAPH = random_graph()
@@ -49,7 +51,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def model() -> Model:
     torch.set_num_threads(1)
-    config = settings(
+    config = configure(
         None,
         {
             "model.dim": 3,
@@ -87,7 +89,7 @@ def test_a_model_learns_new_facts_and_stays_what_it_was(model: Model) -> None:
 
 
 def test_it_goes_by_what_the_races_settled_on(model: Model) -> None:
-    planned = plan_update(model, read_given(frame(NEW)))
+    planned = plan_update(model, read_delta(frame(NEW)))
     config, known = planned.config, model.provenance
     assert config.retrain.candidates == (tuple(known["mix"]),)
     assert config.pretrain.candidates == (known["shared"],) and config.pretrain.epochs == 0
@@ -101,7 +103,7 @@ def test_it_goes_by_what_the_races_settled_on(model: Model) -> None:
 def test_where_it_came_from_is_recorded_through_all_updates(model: Model, tmp_path: Path) -> None:
     file = write(tmp_path / "new.tsv", [*NEW, GRAPH.frame("train").row(0), GRAPH.frame("test").row(0)])
     model.save(tmp_path / "model")
-    planned = plan_update(model, read_given(file), QUICK, tmp_path / "model")
+    planned = plan_update(model, read_delta(file), QUICK, tmp_path / "model")
     document: Any = planned.prepared.update
     assert document["files"] == {str(file): hashlib.sha256(file.read_bytes()).hexdigest()}
     manifest = hashlib.sha256((tmp_path / "model" / "manifest.json").read_bytes()).hexdigest()
@@ -123,7 +125,7 @@ def test_where_it_came_from_is_recorded_through_all_updates(model: Model, tmp_pa
 def test_before_and_after_are_asked_the_same_questions(model: Model) -> None:
     gone = [GRAPH.frame("test").row(1)]
     more = {"valid": frame([("e0", "r0", "e5")]), "test": frame([("n1", "r0", "e5")]), "train": frame(NEW)}
-    given = replace(read_given(None, frame(gone)), added=more)
+    given = replace(read_delta(None, frame(gone)), added=more)
     planned = plan_update(model, given, QUICK)
     assert planned.prepared.data.frame("test").row(-1) == ("n1", "r0", "e5")
     kept = [i for i in range(len(GRAPH.test)) if i != 1]
@@ -153,12 +155,12 @@ def test_facts_come_from_whatever_a_graph_comes_from(model: Model, tmp_path: Pat
         ("dataset", dataset, {}),
         ("rows", frame(NEW).to_numpy(), {}),
     ):
-        sizes[name] = dict(plan_update(model, read_given(source, None, options)).changes.new)
+        sizes[name] = dict(plan_update(model, read_delta(source, None, options)).changes.new)
     assert sizes["folder"] == {"train": 4, "valid": 0, "test": 1}
     assert sizes["column"] == {"train": 3, "valid": 0, "test": 1}
     assert sizes["dataset"] == sizes["rows"] == {"train": 4, "valid": 0, "test": 0}
     weighted = frame(NEW).with_columns(weight=pl.Series(["1"] * 4))
-    assert "weight is not used" in read_given(weighted, None, {"extra": "weight"}).warnings[0]
+    assert "weight is not used" in read_delta(weighted, None, {"extra": "weight"}).warnings[0]
 
 
 def test_a_review_teaches_what_was_accepted_and_drops_what_was_rejected(model: Model, tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_a_review_teaches_what_was_accepted_and_drops_what_was_rejected(model: M
     review.decide("e1", "r3", "e20", "undo", "missing")
     with (tmp_path / "review.tsv").open("a") as file:
         file.write("torn")
-    given = read_given(tmp_path / "review.tsv")
+    given = read_delta(tmp_path / "review.tsv")
     assert given.review == {"learned": 1, "dropped": 2, "without_effect": 2} and "passed over" in given.warnings[0]
     planned = plan_update(model, given)
     grown = planned.prepared.data
@@ -204,13 +206,6 @@ def test_what_cannot_be_done_is_an_error_that_says_so(model: Model) -> None:
         update(model, "nowhere.tsv")
 
 
-def test_models_that_say_little_about_their_fit_can_grow(caplog: pytest.LogCaptureFixture) -> None:
-    old = random_model(dtype="float32", metrics={})
-    config = plan_update(old, read_given(frame(NEW))).config
-    assert config.pretrain.candidates == old.config.pretrain.candidates[:1]
-    assert config.retrain.candidates == old.config.retrain.candidates[:1] and "does not say" in caplog.text
-
-
 @pytest.mark.parametrize(("score", "reciprocal"), [("cp", True), ("complex", False), ("rescal", True)])
 def test_every_kind_of_table_grows(score: str, reciprocal: bool) -> None:
     old = random_model(score=score, reciprocal=reciprocal, dtype="float32", metrics={})
@@ -230,7 +225,7 @@ def test_the_next_folder_that_is_free(tmp_path: Path) -> None:
 
 
 def begin(folder: Path, model: Model) -> Run:
-    planned = plan_update(model, read_given(frame(NEW)), {**QUICK, "run.checkpoint_seconds": 0.0})
+    planned = plan_update(model, read_delta(frame(NEW)), {**QUICK, "run.checkpoint_seconds": 0.0})
     return Run.create(folder, planned.prepared, planned.config, origin="update")
 
 
@@ -239,14 +234,14 @@ def whole(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("whole") / "run"
     with begin(folder, model) as run:
-        run.carry_on()
+        run.complete()
     return folder
 
 
 def test_a_run_has_everything_and_comes_to_what_the_library_does(model: Model, whole: Path) -> None:
     grown = update(model, frame(NEW), **QUICK)
     assert torch.equal(tables(whole)["point/entities"], grown.point.entities)
-    assert origin_of(whole) == "update"
+    assert find_origin(whole) == "update"
     assert [record["phase"] for record in read_log(whole)] == ["em"] * 2 + ["retrain"] * 2
     with Run.open(whole) as run:
         found = run.model()
@@ -258,9 +253,9 @@ def test_a_run_has_everything_and_comes_to_what_the_library_does(model: Model, w
 @pytest.mark.parametrize("epoch", [1, 2, 3, 4])
 def test_stopped_and_resumed_it_ends_the_same(epoch: int, model: Model, whole: Path, tmp_path: Path) -> None:
     with begin(tmp_path / "run", model) as run:
-        assert run.carry_on(stop=lambda: len(run.records) >= epoch) is None
+        stop_after(run, epoch)
     with Run.open(tmp_path / "run") as run:
-        assert run.carry_on() is not None
+        run.complete()
     assert same(tmp_path / "run", whole)
 
 
@@ -314,7 +309,7 @@ def test_new_entities_are_learned_about_as_well_as_from_scratch() -> None:
     old, scratch = (fit(data, **config) for data in (early, full))
     more = frames["train"].filter(about["train"])
     grown = update(old, more)
-    warm = plan_update(old, read_given(more)).prepared.warm
+    warm = plan_update(old, read_delta(more)).prepared.warm
     assert warm is not None
     drawn = warm.posterior.sample(torch.Generator().manual_seed(0))
     tables = (torch.where(new[:, None], x, t) for new, x, t in zip(warm.new, drawn, warm.point, strict=True))

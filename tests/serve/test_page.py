@@ -22,7 +22,7 @@ api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip i
 expect = api.expect
 expect.set_options(timeout=20_000)  # many machines are slower than ours
 
-STATIC = Path(__file__).parents[3] / "src" / "kgem" / "use" / "serve" / "static"
+STATIC = Path(__file__).parents[2] / "src" / "kgem" / "serve" / "static"
 CHROMIUM = shutil.which("chromium")
 NODE = shutil.which("node", path=Path(api.__file__).parents[1] / "driver") or shutil.which("node")
 MISSING = "Failed to load resource"  # what the browser notes when the server says no, or nothing

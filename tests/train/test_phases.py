@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from driving import exhaust
 from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig, RunConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
@@ -133,20 +134,22 @@ class Log:
         self.records: list[EpochRecord] = []
         self.checkpoints: list[tuple[dict[str, Tensor], str]] = []
 
-    def __call__(self, fit: ThreePhases, phase: str, record: EpochRecord) -> None:
-        self.lines.append((phase, record.epoch, record.loss, record.mrr))
-        self.records.append(record)
-        self.checkpoints.append((fit.tensors(), json.dumps(fit.numbers())))
+    def follow(self, fit: ThreePhases) -> None:
+        """To the end of the fit."""
+        for phase, record in fit.epochs():
+            self.lines.append((phase, record.epoch, record.loss, record.mrr))
+            self.records.append(record)
+            self.checkpoints.append((fit.tensors(), json.dumps(fit.numbers())))
 
     @property
     def phases(self) -> list[tuple[str, int]]:
         return [line[:2] for line in self.lines]
 
 
-def run(fit: ThreePhases) -> str | None:
+def follow(fit: ThreePhases, log: Log) -> str | None:
     """To the end; what a collapse says, if it ends in one."""
     try:
-        fit.run()
+        log.follow(fit)
     except Collapsed as error:
         return error.message
     return None
@@ -159,18 +162,18 @@ def run(fit: ThreePhases) -> str | None:
 )
 def test_a_fit_goes_on_from_any_epoch_bit_for_bit(config: Config) -> None:
     log = Log()
-    through = ThreePhases(DATA, config, mrr_on(DATA, "valid"), log)
-    ending = run(through)
+    through = ThreePhases(DATA, config, mrr_on(DATA, "valid"))
+    ending = follow(through, log)
     want, want_numbers = through.tensors(), json.dumps(through.numbers())
     assert (ending is None) == (config is not DROWNING)
     assert len(log.checkpoints) >= 8
     for epoch, (tensors, numbers) in enumerate(log.checkpoints, start=1):
         again = Log()
-        fit = ThreePhases(DATA, config, mrr_on(DATA, "valid"), again)
+        fit = ThreePhases(DATA, config, mrr_on(DATA, "valid"))
         fit.restore(tensors, json.loads(numbers))
         assert json.dumps(fit.numbers()) == numbers
         assert all(torch.equal(tensor, tensors[name]) for name, tensor in fit.tensors().items())
-        assert run(fit) == ending
+        assert follow(fit, again) == ending
         assert again.lines == log.lines[epoch:], epoch
         assert json.dumps(fit.numbers()) == want_numbers
         got = fit.tensors()
@@ -184,7 +187,7 @@ def test_rounded_products_learn_as_exact_ones_do() -> None:
     for products in ("exact", "bfloat16"):
         log = Log()
         config = TINY.model_copy(update={"run": RunConfig(products=products)})
-        run(ThreePhases(DATA, config, mrr_on(DATA, "train"), log))
+        log.follow(ThreePhases(DATA, config, mrr_on(DATA, "train")))
         ends[products] = {phase: (loss, mrr) for phase, _, loss, mrr in log.lines}
     assert ends["exact"] != ends["bfloat16"]
     for phase, (loss, mrr) in ends["exact"].items():
@@ -197,7 +200,7 @@ def test_the_cases_above_are_what_they_say() -> None:
     logs = {}
     for config in (TINY, IMPATIENT, SETTLING):
         logs[id(config)] = Log()
-        ThreePhases(DATA, config, mrr_on(DATA, "valid"), logs[id(config)]).run()
+        logs[id(config)].follow(ThreePhases(DATA, config, mrr_on(DATA, "valid")))
     tiny, impatient, settling = logs.values()
     trials = [("retrain", epoch) for _ in RACE for epoch in (1, 2)]
     begin = [(phase, epoch) for phase in ("pretrain", "em") for epoch in (1, 2, 3)]
@@ -221,7 +224,7 @@ def test_the_margin_loss_is_of_pretraining_alone() -> None:
         em=epochs | {"initial_std": 1e-4, "learning_rate": 1e-6, "std_learning_rate": 1e-6},
         retrain=epochs | {"candidates": ((1.0, 0.0),), "learning_rate": 1e-6},
     )
-    ThreePhases(DATA, config, mrr_on(DATA, "valid"), log).run()
+    log.follow(ThreePhases(DATA, config, mrr_on(DATA, "valid")))
     chance = math.log(DATA.n_entities)
     assert [line[2] for line in log.lines] == pytest.approx([2.0, chance, chance], rel=1e-3)
 
@@ -231,8 +234,8 @@ def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
     none = {"epochs": 0, "patience": 50}
     log = Log()
     race = settings(pretrain=pretrain, em=none, retrain=none | {"candidates": RACE[:1]})
-    fit = ThreePhases(DATA, race, mrr_on(DATA, "valid"), log)
-    fit.run()
+    fit = ThreePhases(DATA, race, mrr_on(DATA, "valid"))
+    log.follow(fit)
     assert log.lines[-1][2] < 0.7 * log.lines[0][2]
     single = settings(
         pretrain=pretrain | {"candidates": (fit.shared_factor,)}, em=none, retrain=none | {"candidates": RACE[:1]}
@@ -243,15 +246,15 @@ def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
 
 def test_a_checkpoint_is_a_copy() -> None:
     log = Log()
-    fit = ThreePhases(DATA, TINY, mrr_on(DATA, "valid"), log)
-    fit.run()
+    fit = ThreePhases(DATA, TINY, mrr_on(DATA, "valid"))
+    log.follow(fit)
     first, last = log.checkpoints[0][0], fit.tensors()
     assert not torch.equal(first["pretraining.state.now.entities"], last["pretraining.state.now.entities"])
 
 
 def finished(config: Config, validate: Validate | None = None, data: Dataset = DATA) -> tuple[ThreePhases, FitResult]:
     fit = ThreePhases(data, config, validate)
-    fit.run()
+    exhaust(fit.epochs())
     return fit, fit.result()
 
 
@@ -322,7 +325,7 @@ def test_the_final_is_between_the_two_best_and_may_turn_them_round(final_epochs:
         retrain={"epochs": 0, "patience": 50, "candidates": RACE[:1]},
     )
     fit = ThreePhases(DATA, config, validate)
-    fit._pretrain()
+    exhaust(fit.epochs("pretrain"))
     winner = 1 if final_epochs == 4 else 0
     heats = [(candidate, epoch) for candidate in (0, 1, 2) for epoch in (1, 2)]
     final = [(candidate, epoch) for candidate in (0, 1) for epoch in (3, 4)] if final_epochs == 4 else []
@@ -334,7 +337,7 @@ def test_the_final_is_between_the_two_best_and_may_turn_them_round(final_epochs:
         retrain={"epochs": 0, "patience": 50, "candidates": RACE[:1]},
     )
     single = ThreePhases(DATA, alone, lambda _: 0.0)
-    single._pretrain()
+    exhaust(single.epochs("pretrain"))
     assert torch.equal(single.pretraining.average.entities, fit.pretraining.average.entities)
 
 
@@ -348,22 +351,26 @@ def test_further_strengths_join_while_one_at_the_edge_leads(wanted: float, joine
         em=quick | {"epochs": 0},
         retrain=quick | {"candidates": RACE[:1], "epochs": 0},
     )
-    fit = ThreePhases(DATA, config, lambda _: -abs(math.log(fit.factors[fit.candidate or 0] / wanted)))
-    fit.run()
-    assert fit.factors == (*race["candidates"], *joined)
-    assert fit.shared_factor == min(fit.factors, key=lambda factor: abs(math.log(factor / wanted)))
-    assert ThreePhases(DATA, config).factors == race["candidates"]
+    fit = ThreePhases(
+        DATA, config, lambda _: -abs(math.log(fit.pretraining_race.candidates[fit.candidate or 0] / wanted))
+    )
+    exhaust(fit.epochs())
+    assert fit.pretraining_race.candidates == (*race["candidates"], *joined)
+    assert fit.shared_factor == min(fit.pretraining_race.candidates, key=lambda factor: abs(math.log(factor / wanted)))
+    assert ThreePhases(DATA, config).pretraining_race.candidates == race["candidates"]
     held = config.model_copy(update={"pretrain": config.pretrain.model_copy(update={"extensions": 0})})
-    fit = ThreePhases(DATA, held, lambda _: -abs(math.log(fit.factors[fit.candidate or 0] / wanted)))
-    fit.run()
-    assert fit.factors == race["candidates"]
+    fit = ThreePhases(
+        DATA, held, lambda _: -abs(math.log(fit.pretraining_race.candidates[fit.candidate or 0] / wanted))
+    )
+    exhaust(fit.epochs())
+    assert fit.pretraining_race.candidates == race["candidates"]
 
 
 def test_without_validation_no_strength_joins() -> None:
     quick = {"epochs": 1, "patience": 50}
     race = {"candidates": (1.0, 2.0), "extensions": 4, "trial_epochs": 1}
     fit, _ = finished(settings(pretrain=quick | race, em=quick, retrain=quick | {"candidates": RACE[:1]}), None)
-    assert fit.factors == (1.0, 2.0) and fit.shared_factor == 1.0
+    assert fit.pretraining_race.candidates == (1.0, 2.0) and fit.shared_factor == 1.0
 
 
 def test_retraining_strengths_are_learned_plus_counts() -> None:
@@ -401,7 +408,7 @@ def test_retraining_is_judged_together_with_the_means_of_q(judge: str) -> None:
         return float(fit.candidate != 1)
 
     fit = ThreePhases(DATA, settings(**parts, retrain=retrain), alone, validate_blend=together)
-    fit.run()
+    exhaust(fit.epochs())
     assert fit.em is not None
     assert fit.result().mix == RACE[1 if judge == "blend" else 0]
     assert len(partners) == (4 if judge == "blend" else 0)
@@ -466,7 +473,7 @@ def test_accumulators_carried_over_spare_the_tables_a_shock() -> None:
                 retrain={"epochs": 0, "patience": 50, "candidates": ((1.0, 0.0),)},
             ),
         )
-        fit.run()
+        exhaust(fit.epochs())
         assert fit.em is not None
         moved[carry] = float((fit.em.means.entities - fit.pretraining.best.entities).square().mean())
     assert moved[True] < 0.5 * moved[False]
@@ -514,9 +521,9 @@ PAPER = {"beta": 1.0, "initial_strengths": "pretrain", "e_epochs": 25}
 @pytest.mark.parametrize("em", [PAPER, {"beta": 1.0}], ids=["paper", "optimal"])
 def test_a_collapse_is_reported_as_what_it_is(em: dict[str, Any]) -> None:
     log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(**em, epochs=25, restarts=0), mrr_on(SPARSE, "train"), log)
+    fit = ThreePhases(SPARSE, on_sparse(**em, epochs=25, restarts=0), mrr_on(SPARSE, "train"))
     with pytest.raises(Collapsed, match=r"(?s)phase em: q fell back to the prior in epoch \d+ .*beta = 1.*em.beta"):
-        fit.run()
+        log.follow(fit)
     assert fit.em is not None
     last = log.records[-1]
     assert last.extra["collapsed"] == 1.0
@@ -531,8 +538,8 @@ def test_the_collapse_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left alone, it ends where it was said to go: the means know nothing any more, and do not recover."""
     monkeypatch.setattr("kgem.train.stopping.Collapse.done", False)
     log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, epochs=30), mrr_on(SPARSE, "train"), log)
-    fit.run()
+    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, epochs=30), mrr_on(SPARSE, "train"))
+    log.follow(fit)
     em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
     assert fit.em is not None
     assert log.records[9].mrr > 0.95  # type: ignore[operator]
@@ -543,9 +550,9 @@ def test_the_collapse_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_smaller_beta_is_tried_before_giving_up(caplog: pytest.LogCaptureFixture) -> None:
     log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, restarts=2), mrr_on(SPARSE, "train"), log)
+    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, restarts=2), mrr_on(SPARSE, "train"))
     with caplog.at_level(logging.WARNING):
-        fit.run()
+        log.follow(fit)
     result = fit.result()
     (event,) = result.events
     assert event == {"event": "collapse", "phase": "em", "epoch": event["epoch"], "beta": 1.0}
@@ -560,12 +567,12 @@ def test_a_smaller_beta_is_tried_before_giving_up(caplog: pytest.LogCaptureFixtu
 def test_it_gives_up_after_the_restarts(caplog: pytest.LogCaptureFixture) -> None:
     fit = ThreePhases(DATA, DROWNING)
     with caplog.at_level(logging.WARNING), pytest.raises(Collapsed, match=r"beta = 0.25") as error:
-        fit.run()
+        exhaust(fit.epochs())
     assert [event["beta"] for event in fit.events] == [1.0]
     assert len(caplog.records) == 1
     assert error.value.exit_code == 1
     assert error.value.remedy
-    assert fit.epochs == {"pretrain": 2, "em": 6, "retrain": 0}
+    assert fit.epochs_spent == {"pretrain": 2, "em": 6, "retrain": 0}
 
 
 def test_a_drowned_start_that_comes_up_is_no_collapse() -> None:
@@ -577,8 +584,8 @@ def test_a_drowned_start_that_comes_up_is_no_collapse() -> None:
         retrain={"epochs": 1, "patience": 50, "candidates": ((1.0, 0.0),)},
     )
     log = Log()
-    fit = ThreePhases(DATA, config, None, log)
-    fit.run()
+    fit = ThreePhases(DATA, config)
+    log.follow(fit)
     em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
     chance = math.log(DATA.n_entities)
     assert em[0].loss > chance > em[-1].loss

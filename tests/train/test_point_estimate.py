@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from driving import exhaust
 from kgem.config import TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Diverged
@@ -57,15 +58,8 @@ def fit(
     model: Embeddings, config: TrainConfig, *, seed: int = 2, objective: Objective | None = None
 ) -> tuple[PointState, list[EpochRecord], Embeddings]:
     state = PointState.start(model, config, seeded(seed))
-    records: list[EpochRecord] = []
-    best = point_estimate(
-        state,
-        objective or softmax(model),
-        strengths_for(model),
-        config,
-        on_epoch=lambda _, record: records.append(record),
-    )
-    return state, records, best
+    records = list(point_estimate(state, objective or softmax(model), strengths_for(model), config))
+    return state, records, state.best
 
 
 def facts_of(data: Dataset, queries: Tensor) -> Iterator[tuple[int, int, int]]:
@@ -165,8 +159,8 @@ def test_going_on_from_a_state_equals_going_through() -> None:
     through = fit(float_model(), train_config(epochs=6, batch_size=20))[2]
     model = float_model()
     state, _, _ = fit(model, train_config(epochs=3, batch_size=20))
-    resumed = point_estimate(state, softmax(model), strengths_for(model), train_config(epochs=6, batch_size=20))
-    assert all(map(torch.equal, through.tables(), resumed.tables()))
+    exhaust(point_estimate(state, softmax(model), strengths_for(model), train_config(epochs=6, batch_size=20)))
+    assert all(map(torch.equal, through.tables(), state.best.tables()))
 
 
 def test_a_restored_state_goes_on_bit_for_bit() -> None:
@@ -177,7 +171,8 @@ def test_a_restored_state_goes_on_bit_for_bit() -> None:
 
     def go_on(some: PointState) -> Embeddings:
         objective = softmax(some.embeddings)
-        return point_estimate(some, objective, strengths_for(model), train_config(epochs=5)).clone()
+        exhaust(point_estimate(some, objective, strengths_for(model), train_config(epochs=5)))
+        return some.best.clone()
 
     through = go_on(state)
     fresh = PointState.start(float_model(seed=9), train_config(epochs=5), seeded(9))
@@ -200,13 +195,11 @@ def test_early_stopping_keeps_the_best() -> None:
     config = train_config(epochs=50, batch_size=20, patience=2)
     seen: list[Tensor] = []
     records: list[EpochRecord] = []
-
-    def note(state: PointState, record: EpochRecord) -> None:
+    state = PointState.start(model, config, seeded(2))
+    for record in point_estimate(state, softmax(model), strengths_for(model), config, lambda _: next(values)):
         seen.append(state.embeddings.entities.clone())
         records.append(record)
-
-    state = PointState.start(model, config, seeded(2))
-    best = point_estimate(state, softmax(model), strengths_for(model), config, lambda _: next(values), note)
+    best = state.best
     assert [record.mrr for record in records] == [0.1, 0.3, 0.2, 0.25]
     assert [record.best for record in records] == [0.1, 0.3, 0.3, 0.3]
     assert torch.equal(best.entities, seen[1])
@@ -217,15 +210,8 @@ def test_early_stopping_keeps_the_best() -> None:
 def test_validation_is_every_so_often_and_at_the_end() -> None:
     model = float_model()
     config = train_config(epochs=7, batch_size=20, validate_every=3)
-    records: list[EpochRecord] = []
-    point_estimate(
-        PointState.start(model, config, seeded(2)),
-        softmax(model),
-        strengths_for(model),
-        config,
-        validate=lambda _: 0.5,
-        on_epoch=lambda _, record: records.append(record),
-    )
+    state = PointState.start(model, config, seeded(2))
+    records = point_estimate(state, softmax(model), strengths_for(model), config, validate=lambda _: 0.5)
     assert [record.epoch for record in records if record.mrr is not None] == [3, 6, 7]
 
 
@@ -281,7 +267,7 @@ def test_accumulators_are_rolled_back_as_well() -> None:
         return batches(size, generator)
 
     objective.batches = note  # type: ignore[method-assign]
-    point_estimate(state, objective, strengths_for(model), config)
+    exhaust(point_estimate(state, objective, strengths_for(model), config))
     assert len(accumulators) == 2
     for attempt in accumulators:
         assert all(torch.equal(attempt[key], kept[key]) for key in kept)

@@ -12,6 +12,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from driving import exhaust
 from kgem.config import EMConfig, TrainConfig
 from kgem.errors import Diverged
 from kgem.model.embeddings import Embeddings
@@ -75,9 +76,7 @@ def start(
 
 
 def records_of(state: EMState, objective: SoftmaxObjective, prior: Prior, config: EMConfig) -> list[EpochRecord]:
-    records: list[EpochRecord] = []
-    variational_em(state, objective, prior, config, on_epoch=lambda _, record: records.append(record))
-    return records
+    return list(variational_em(state, objective, prior, config))
 
 
 # Lines 4-7: the gradients
@@ -136,10 +135,10 @@ def test_without_noise_and_with_strengths_held_it_is_algorithm_1() -> None:
     config = settings(epochs=3, e_epochs=3)
     state, objective, prior = start(config, dtype=torch.float32)
     begun = state.means.clone()
-    variational_em(without_noise(state), objective, prior, config)
+    exhaust(variational_em(without_noise(state), objective, prior, config))
     point = PointState.start(begun.clone(), config, seeded(6))
     plain = TrainConfig(**{name: getattr(config, name) for name in TrainConfig.model_fields})
-    point_estimate(point, objective, state.strengths, plain)
+    exhaust(point_estimate(point, objective, state.strengths, plain))
     assert all(map(torch.equal, state.means.tables(), point.embeddings.tables()))
     assert not torch.equal(state.means.entities, begun.entities)
 
@@ -255,10 +254,8 @@ def test_the_sampled_m_step_agrees_with_the_exact_one(score: str) -> None:
 def test_strengths_are_held_for_t_e_epochs_and_move_after(m_step_name: str) -> None:
     config = settings(epochs=3, e_epochs=2, m_step=m_step_name)
     state, objective, prior = start(config)
-    begun, seen = state.strengths.entities.clone(), []
-    variational_em(
-        state, objective, prior, config, on_epoch=lambda s, _: seen.append(s.strengths.entities.equal(begun))
-    )
+    begun = state.strengths.entities.clone()
+    seen = [state.strengths.entities.equal(begun) for _ in variational_em(state, objective, prior, config)]
     assert seen == [True, True, False]
 
 
@@ -320,15 +317,10 @@ def test_early_stopping_keeps_the_best_means_and_deviations() -> None:
     values = iter([0.1, 0.3, 0.2, 0.25, 0.9])
     config = settings(epochs=50, patience=2)
     state, objective, prior = start(config)
-    seen: list[list[Tensor]] = []
-    variational_em(
-        state,
-        objective,
-        prior,
-        config,
-        lambda _: next(values),
-        lambda s, _: seen.append([t.clone() for t in (*s.means.tables(), *s.log_stds)]),
-    )
+    seen = [
+        [t.clone() for t in (*state.means.tables(), *state.log_stds)]
+        for _ in variational_em(state, objective, prior, config, lambda _: next(values))
+    ]
     assert len(seen) == 4
     assert all(map(torch.equal, (*state.best.tables(), *state.best_log_stds), seen[1]))
     assert not torch.equal(state.best.entities, state.means.entities)
@@ -351,7 +343,7 @@ def test_the_averaged_means_are_validated_and_kept(monkeypatch: pytest.MonkeyPat
         seen.append(means.entities.clone())
         return 0.5
 
-    variational_em(state, objective, prior, config, validate)
+    exhaust(variational_em(state, objective, prior, config, validate))
     wanted = torch.stack(after_each_step).mean(0)  # an epoch's steps fill the window just once
     assert len(after_each_step) > 2
     for found in (seen[0], state.best.entities, state.average.entities):
@@ -372,14 +364,14 @@ def test_a_loss_that_is_not_a_number_is_an_error_with_a_remedy() -> None:
     config = settings(optimizer="sgd", learning_rate=1e30)
     state, objective, prior = start(config)
     with pytest.raises(Diverged, match=r"EM epoch 1\n.*em.learning_rate"):
-        variational_em(state, objective, prior, config)
+        exhaust(variational_em(state, objective, prior, config))
 
 
 def test_a_seed_means_one_result_and_noise_matters() -> None:
     config, results = settings(epochs=2), []
     for noise in (7, 7, 8):
         state, objective, prior = start(config, dtype=torch.float32, noise=noise)
-        variational_em(state, objective, prior, config)
+        exhaust(variational_em(state, objective, prior, config))
         results.append(state)
     assert all(map(torch.equal, results[0].means.tables(), results[1].means.tables()))
     assert not torch.equal(results[0].means.entities, results[2].means.entities)
@@ -389,12 +381,12 @@ def test_a_seed_means_one_result_and_noise_matters() -> None:
 def test_going_on_from_a_state_equals_going_through(m_step_name: str) -> None:
     config = settings(epochs=5, m_step=m_step_name, half_life=10.0, settled=0.01)
     through, objective, prior = start(config)
-    taken = []
-    variational_em(through, objective, prior, config, on_epoch=lambda s, _: taken.append((s.tensors(), s.numbers())))
+    epochs = variational_em(through, objective, prior, config)
+    taken = [(through.tensors(), through.numbers()) for _ in epochs]
     for tensors, numbers in taken:
         state, objective, prior = start(config, scale=0.2, noise=99)
         state.restore(tensors, numbers)
-        variational_em(state, objective, prior, config)
+        exhaust(variational_em(state, objective, prior, config))
         want = through.tensors()
         assert all(torch.equal(tensor, want[name]) for name, tensor in state.tensors().items())
         assert repr(state.numbers()) == repr(through.numbers())
@@ -411,13 +403,10 @@ def test_ignoring_uncertainty_diverges_where_em_does_not() -> None:
         lam.mul_(30)  # strong enough for a first shrinking, which then feeds itself
     records = records_of(em, objective, prior, config)
     joints, largest = [], []
-
-    def note(state: EMState, record: EpochRecord) -> None:
-        pairs = zip(state.means.tables(), state.strengths, strict=True)
+    for record in variational_em(without_noise(naive), objective, prior, config):
+        pairs = zip(naive.means.tables(), naive.strengths, strict=True)
         joints.append(sum(float(prior.log_density(t, lam)) for t, lam in pairs) - record.loss * objective.n_facts)
-        largest.append(float(state.strengths.entities.max()))
-
-    variational_em(without_noise(naive), objective, prior, config, on_epoch=note)
+        largest.append(float(naive.strengths.entities.max()))
     assert largest[-1] > 1e50
     assert largest[-1] > 1e10 * largest[-20]
     assert float(em.strengths.entities.max()) < 1e3
@@ -452,11 +441,12 @@ def learned(strength: float, m_step_name: str) -> EMState:
     counts = (data.entity_counts, np.tile(data.relation_counts, 2))
     strengths = Strengths(*(conventional_strengths(n, strength) for n in counts))
     training = TrainConfig(epochs=15, batch_size=100, optimizer="adagrad", learning_rate=0.2, half_life=None)
-    pretrained = point_estimate(PointState.start(means, training, seeded(1)), objective, strengths, training)
+    pretrained = PointState.start(means, training, seeded(1))
+    exhaust(point_estimate(pretrained, objective, strengths, training))
     rates = {"learning_rate": 0.2, "std_learning_rate": 0.2, "half_life": 20.0, "initial_std": 0.2}
     config = settings(epochs=45, e_epochs=5, batch_size=100, m_step=m_step_name, **rates)
-    state = EMState.start(pretrained.clone(), strengths, config, seeded(2), seeded(3))
-    variational_em(state, objective, prior, config)
+    state = EMState.start(pretrained.best.clone(), strengths, config, seeded(2), seeded(3))
+    exhaust(variational_em(state, objective, prior, config))
     return state
 
 

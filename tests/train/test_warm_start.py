@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 
+from driving import exhaust
 from kgem.config import Config
 from kgem.data.growth import grow
 from kgem.model.prior import Prior
@@ -40,7 +41,7 @@ def config(reciprocal: bool = True, **more: Any) -> Config:
 
 def fitted(reciprocal: bool = True) -> FitResult:
     fit = ThreePhases(OLD, config(reciprocal))
-    fit.run()
+    exhaust(fit.epochs())
     return fit.result()
 
 
@@ -106,7 +107,7 @@ def test_samples_of_new_rows_have_the_norm_that_the_prior_expects(warm: WarmStar
 
 def test_measuring_moves_nothing_but_the_accumulators(warm: WarmStart) -> None:
     fit = ThreePhases(NEW, config(pretrain={"epochs": 0}, em={"epochs": 0}), warm=warm)
-    fit.run()
+    exhaust(fit.epochs())
     assert fit.em is not None
     for name, tensor in {"mean": fit.em.means.entities, "best": fit.em.best.entities}.items():
         assert torch.equal(tensor, warm.posterior.entities.mean), name
@@ -114,7 +115,7 @@ def test_measuring_moves_nothing_but_the_accumulators(warm: WarmStart) -> None:
     assert torch.equal(fit.em.strengths.entities, warm.strengths.entities)
     twice = started(fitted(), epochs=14)
     again = ThreePhases(NEW, config(pretrain={"epochs": 0}, em={"epochs": 0}), warm=twice)
-    again.run()
+    exhaust(again.epochs())
     assert again.em is not None
     for optimizer, other in (
         (fit.em.mean_optimizer, again.em.mean_optimizer),
@@ -131,7 +132,7 @@ def test_a_small_step_with_measured_accumulators_does_not_wreck_the_tables(warm:
     moved = {}
     for carry in (True, False):
         fit = ThreePhases(NEW, config(pretrain={"epochs": 0}, em={"epochs": 1, "carry_accumulators": carry}), warm=warm)
-        fit.run()
+        exhaust(fit.epochs())
         assert fit.em is not None
         old = ~warm.new[0]
         moved[carry] = float((fit.em.means.entities - warm.posterior.entities.mean)[old].abs().mean())
@@ -141,8 +142,8 @@ def test_a_small_step_with_measured_accumulators_does_not_wreck_the_tables(warm:
 def test_the_latest_tables_count_whatever_validation_says(warm: WarmStart) -> None:
     values = iter(range(100, 0, -1))
     fit = ThreePhases(NEW, config(pretrain={"epochs": 0}), lambda _: float(next(values)), warm=warm)
-    fit.run()
-    assert fit.epochs == {"pretrain": 0, "em": 3, "retrain": 3}  # a patience of 1 would have stopped
+    exhaust(fit.epochs())
+    assert fit.epochs_spent == {"pretrain": 0, "em": 3, "retrain": 3}  # a patience of 1 would have stopped
     assert fit.em is not None and torch.equal(fit.em.best.entities, fit.em.average.entities)
     assert fit.race is not None and torch.equal(fit.result().point.entities, fit.race.state.average.entities)
     stopping = EarlyStopping(1, latest=True)
@@ -151,7 +152,7 @@ def test_the_latest_tables_count_whatever_validation_says(warm: WarmStart) -> No
 
 def test_re_training_begins_at_the_old_tables_and_at_the_means_of_what_is_new(warm: WarmStart) -> None:
     fit = ThreePhases(NEW, config(pretrain={"epochs": 0}, retrain={"epochs": 0}), warm=warm)
-    fit.run()
+    exhaust(fit.epochs())
     assert fit.em is not None
     for place, (new, table) in enumerate(zip(warm.new, fit.result().point.tables(), strict=True)):
         assert torch.equal(table[~new], warm.point[place][~new])
@@ -159,33 +160,17 @@ def test_re_training_begins_at_the_old_tables_and_at_the_means_of_what_is_new(wa
     assert fit.result().shared == 2.0
 
 
-def stop_after(epochs: int) -> Callable[..., None]:
-    class Stop(Exception):
-        pass
-
-    def hear(*_: Any) -> None:
-        hear.count += 1  # type: ignore[attr-defined]
-        if hear.count == epochs:  # type: ignore[attr-defined]
-            raise Stop
-
-    hear.count = 0  # type: ignore[attr-defined]
-    hear.stop = Stop  # type: ignore[attr-defined]
-    return hear
-
-
 @pytest.mark.parametrize("epoch", range(1, 7))
 def test_stopped_and_restored_it_ends_the_same_to_the_bit(epoch: int, warm: WarmStart) -> None:
     chosen = config(pretrain={"epochs": 0})
     whole = ThreePhases(NEW, chosen, warm=warm)
-    whole.run()
-    hear: Any = stop_after(epoch)
-    part = ThreePhases(NEW, chosen, on_epoch=hear, warm=warm)
-    with pytest.raises(hear.stop):
-        part.run()
+    exhaust(whole.epochs())
+    part = ThreePhases(NEW, chosen, warm=warm)
+    exhaust(islice(part.epochs(), epoch))
     kept = WarmStart.from_tensors(warm.tensors(), warm.epochs, "cpu")
     again = ThreePhases(NEW, chosen, warm=kept)
     again.restore(part.tensors(), part.numbers())
-    again.run()
+    exhaust(again.epochs())
     for one, other in zip(whole.tensors().items(), again.tensors().items(), strict=True):
         assert one[0] == other[0] and torch.equal(one[1], other[1]), one[0]
 
@@ -193,5 +178,5 @@ def test_stopped_and_restored_it_ends_the_same_to_the_bit(epoch: int, warm: Warm
 def test_the_warm_start_itself_never_changes(result: FitResult) -> None:
     warm = started(result)
     before = {name: tensor.clone() for name, tensor in warm.tensors().items()}
-    ThreePhases(NEW, config(pretrain={"epochs": 0}), warm=warm).run()
+    exhaust(ThreePhases(NEW, config(pretrain={"epochs": 0}), warm=warm).epochs())
     assert all(torch.equal(tensor, before[name]) for name, tensor in warm.tensors().items())

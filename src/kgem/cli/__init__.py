@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import ask, console, data, demo, fit, judge, search, serve, share, strengths, update
+from kgem.cli import ask, console, data, demo, fit, judge, resume, search, serve, share, strengths, update
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -70,7 +70,7 @@ def _start(
 app.command("demo", epilog="Example: kgem demo")(demo.demo)
 _EXAMPLES: dict[Callable[..., None], str] = {
     fit.fit: "kgem fit graph.tsv --model complex --dim 100 --out runs/a",
-    fit.resume: "kgem resume runs/a",
+    resume.resume: "kgem resume runs/a",
     update.update: "kgem update runs/a new.tsv --out runs/b",
     ask.predict: "kgem predict runs/a --head France --relation borders --top 5",
     ask.similar: "kgem similar runs/a France",

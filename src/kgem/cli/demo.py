@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
-from kgem.cli.fit import Quiet, result_tables, train, use_threads
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
 from kgem.cli.results import percent, percent_range
+from kgem.cli.training import Quiet, result_tables, set_threads, train
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
@@ -42,12 +42,13 @@ def demo(
 ) -> None:
     """Fit the graph of the world's countries that comes with kgem, and ask about facts kept from training."""
     with Progress("starting"):
-        from kgem.runs.fitting import prepare, settings
-        from kgem.runs.run import Run, check_free, origin_of
+        from kgem.runs.configure import configure
+        from kgem.runs.fitting import prepare
+        from kgem.runs.run import Run, check_free, find_origin
 
-        check_free(out, force or origin_of(out) == ORIGIN)
+        check_free(out, force or find_origin(out) == ORIGIN)
         prepared = prepare(GRAPH)
-        config = use_threads(settings(None, SETTINGS))
+        config = set_threads(configure(None, SETTINGS))
         run = Run.create(out, prepared, config, force=True, origin=ORIGIN)
     with run:
         model = train(run, quiet=quiet)
@@ -81,7 +82,7 @@ def _answers(model: Model, relation: str, words: str) -> list[tuple[Any, ...]]:
         return []
     found = [answer for answer in model.predict(head, relation, top=100) if answer.known in (None, "test")]
     asked = [words.format(head), *[""] * (SHOWN - 1)]
-    return [(text, *_told(answer)) for text, answer in zip(asked, found, strict=False)]
+    return [(text, *_describe(answer)) for text, answer in zip(asked, found, strict=False)]
 
 
 def _asked_about(data: Dataset, relation: str) -> str | None:
@@ -94,7 +95,7 @@ def _asked_about(data: Dataset, relation: str) -> str | None:
     return data.entities[int(heads[first])]
 
 
-def _told(answer: Answer) -> tuple[str, str, str, str]:
+def _describe(answer: Answer) -> tuple[str, str, str, str]:
     truth = "yes (in test)" if answer.known == "test" else "unknown"
     return answer.label, truth, percent(answer.probability), percent_range(answer.low or 0.0, answer.high or 0.0)
 

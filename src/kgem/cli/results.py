@@ -86,7 +86,7 @@ def opened(run: Path, device: str = "cpu") -> Model:
         raise InputError(what, where=str(run), remedy="give the folder of a run or of a saved model")
     with Progress(f"loading {run}"), given_files():
         from kgem.answer.model import load
-        from kgem.runs.fitting import check_device
+        from kgem.runs.configure import check_device
 
         try:
             check_device(device)

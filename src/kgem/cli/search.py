@@ -62,14 +62,16 @@ def search(
     """
     target = Target(as_json, as_csv, out, force)
     data = reading.load(graph, how)
-    from kgem.runs.fitting import prepare, settings, validator
+    from kgem.evaluate.validation import make_validator
+    from kgem.runs.configure import configure
+    from kgem.runs.fitting import prepare
     from kgem.train.search import RATES
     from kgem.train.search import search as run_search
 
     overrides = {"model.score": model, "model.dim": dim, "seed": seed, "device": device}
-    config = settings(None, overrides | ({} if epochs is None else {"pretrain.epochs": epochs}))
+    config = configure(None, overrides | ({} if epochs is None else {"pretrain.epochs": epochs}))
     prepared = prepare(data, seed).data
-    validate = validator(prepared, seed)
+    validate = make_validator(prepared, seed)
     if validate is None:
         raise InputError(f"{prepared.name} is too small to split", remedy="give it validation facts")
     say(f"{plain(prepared.name)}: {trials} trials of at most {config.pretrain.epochs} epochs, {model}, K = {dim}")

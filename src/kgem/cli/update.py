@@ -10,15 +10,15 @@ import typer
 
 from kgem.cli import reading
 from kgem.cli.console import AsJson, counted, plain, say
-from kgem.cli.fit import Quiet, Threads, tell_result, train, use_threads
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress
 from kgem.cli.results import Run, opened
+from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
 from kgem.errors import InputError
 
 if TYPE_CHECKING:
     from kgem.data.growth import Changes
-    from kgem.runs.update import Given
+    from kgem.runs.update import Delta
 
 ORIGIN = "update"
 _SHOWN = 5  # new labels told
@@ -69,19 +69,19 @@ def update(
     if out is not None:
         _check_target(out, folder, force)
     model = opened(folder)
-    given = _read(facts, remove, how, quiet)
+    delta = _read(facts, remove, how, quiet)
     with Progress("preparing"):
-        from kgem.runs import run as running
+        from kgem.runs.run import Run
         from kgem.runs.update import new_folder, plan_update
 
         target = new_folder(folder) if out is None else out
-        planned = plan_update(model, given, changed, folder)
-        config = use_threads(planned.config)
-    for line in _told(planned.changes, given, quiet):
+        planned = plan_update(model, delta, changed, folder)
+        config = set_threads(planned.config)
+    for line in _describe(planned.changes, delta, quiet):
         say(line)
-    with running.Run.create(target, planned.prepared, config, force=force, origin=ORIGIN) as run:
+    with Run.create(target, planned.prepared, config, force=force, origin=ORIGIN) as run:
         finished = train(run, quiet=quiet)
-    tell_result(finished, target, as_json, quiet)
+    emit_result(finished, target, as_json, quiet)
 
 
 def _overrides(named: Mapping[str, Any], given: Sequence[str], time_budget: str | None) -> dict[str, Any]:
@@ -104,17 +104,17 @@ def _check_target(out: Path, folder: Path, force: bool) -> None:
     check_free(out, force)
 
 
-def _read(facts: str | None, remove: str | None, how: reading.How, quiet: bool) -> Given:
+def _read(facts: str | None, remove: str | None, how: reading.How, quiet: bool) -> Delta:
     with reading.showing(str(facts or remove)):
-        from kgem.runs.update import read_given
+        from kgem.runs.update import read_delta
 
-        given = read_given(facts, remove, how)
+        delta = read_delta(facts, remove, how)
     if not quiet:
-        reading.tell(given.reports)
-    return given
+        reading.tell(delta.reports)
+    return delta
 
 
-def _told(changes: Changes, given: Given, quiet: bool) -> Iterator[str]:
+def _describe(changes: Changes, delta: Delta, quiet: bool) -> Iterator[str]:
     """What is new, what was known, and what does not happen."""
     if not quiet:
         yield f"new: {counted(changes.total_new, 'fact')}{_by_split(changes.new)}"
@@ -128,15 +128,15 @@ def _told(changes: Changes, given: Given, quiet: bool) -> Iterator[str]:
             yield f"given for two splits: {counted(changes.repeated, 'fact')}; the first split counts"
         if changes.total_removed:
             yield f"removed: {counted(changes.total_removed, 'fact')}{_by_split(changes.removed)}"
-        if given.review is not None:
-            learned, dropped, rest = (given.review[name] for name in ("learned", "dropped", "without_effect"))
+        if delta.review is not None:
+            learned, dropped, rest = (delta.review[name] for name in ("learned", "dropped", "without_effect"))
             yield f"review: {learned:,} proposals accepted, {dropped:,} facts rejected, {rest:,} further decisions"
     for split, n in changes.held_out.items():
         if n:
             yield f"warning: {counted(n, 'fact')} in {split} already: left there"
     if changes.absent:
         yield f"warning: {counted(changes.absent, 'fact')} to remove that the graph does not have"
-    yield from (f"warning: {plain(warning)}" for warning in given.warnings)
+    yield from (f"warning: {plain(warning)}" for warning in delta.warnings)
 
 
 def _some(labels: Sequence[str]) -> str:

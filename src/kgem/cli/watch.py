@@ -46,7 +46,7 @@ class Watch(logging.Handler):
         self._narrow = False
         self._tasks: dict[str, Any] = {}
 
-    def __call__(self, record: Mapping[str, Any]) -> None:
+    def show(self, record: Mapping[str, Any]) -> None:
         """Take note of an epoch."""
         phase, seconds = record["phase"], record["seconds"]
         new = phase != self._phase
@@ -61,7 +61,7 @@ class Watch(logging.Handler):
         elif not self._quiet and (new or time.monotonic() - self._said >= BETWEEN_LINES):
             self._said = time.monotonic()
             mrr = "" if record["mrr"] is None else f", MRR {record['mrr']:.3f}"
-            told = ", ".join(self._told(record, "at most"))
+            told = ", ".join(self._describe(record, "at most"))
             say(f"{NAMES[phase]}: epoch {self._done[phase]} of at most {self._longest(phase)}{mrr}, {told}")
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -89,19 +89,19 @@ class Watch(logging.Handler):
     def _longest(self, phase: str) -> int:
         from kgem.train.budget import longest
 
-        return longest(self._run.training.phases.config, phase)
+        return longest(self._run.fit.phases.config, phase)
 
-    def _told(self, record: Mapping[str, Any], bound: str) -> list[str]:
+    def _describe(self, record: Mapping[str, Any], bound: str) -> list[str]:
         """Speed, best MRR, time left."""
         from kgem.train.budget import epochs_left
 
         seconds = self._seconds or 0.0
         best = [] if record["best"] is None else [f"best MRR {record['best']:.3f}"]
-        training = self._run.training
-        config = training.phases.config
+        fit = self._run.fit
+        config = fit.phases.config
         left = epochs_left(config, record["phase"], self._done) * seconds
         if config.run.time_budget is not None:  # which also decides on the phases to come
-            left = min(left, config.run.time_budget - training.seconds)
+            left = min(left, config.run.time_budget - fit.seconds)
         return [_speed(seconds), *best, f"{bound} {duration(max(left, 1.0))} left"]
 
     def _end_phase(self) -> None:
@@ -146,7 +146,7 @@ class Watch(logging.Handler):
         self._stop.shown = True
         for phase, name in NAMES.items():
             before = self._done[phase]  # by a process that was stopped
-            over = before and phase != self._run.training.phases.phase
+            over = before and phase != self._run.fit.phases.phase
             told = counted(before, "epoch") if over else ""
             self._tasks[phase] = self._bars.add_task(name, total=1, completed=int(over), told=told)
         self._bars.start()
@@ -155,20 +155,17 @@ class Watch(logging.Handler):
         phase = record["phase"]
         longest = self._longest(phase)
         so_far = f"{self._done[phase]}/{longest}"
-        parts = self._told(record, "≤")
+        parts = self._describe(record, "≤")
         told = " · ".join([so_far, *(parts[-1:] if self._narrow else parts)])
         self._bars.update(self._tasks[phase], completed=self._done[phase], total=longest, told=told)
 
 
 class Stop:
-    """Whether the user, or the system, asked for an end; says so when called."""
+    """Whether the user, or the system, asked for an end."""
 
     def __init__(self) -> None:
         self.asked = False
         self.shown = False  # whether somebody else shows that it was
-
-    def __call__(self) -> bool:
-        return self.asked
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -31,18 +31,19 @@ from torch import Tensor
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
 from kgem.files.checkpoints import Checkpoints, RunLock
-from kgem.train.phases import ThreePhases
-from kgem.train.point_estimate import EpochRecord, below
+from kgem.train.driver import Fit, use_threads
+from kgem.train.phases import PHASES
+from kgem.train.point_estimate import EpochRecord, strip_prefix
 from kgem.train.warm_start import WarmStart
 from kgem.files.folders import remove_folder
 from kgem.settings import differences, read_toml, to_toml
 from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
 from kgem.answer.artifact import graph_documents, graph_tensors, read_graph, write_model
-from kgem.runs.fitting import Prepared, Training, finish
+from kgem.runs.fitting import Prepared, finish, start_fit
 from kgem.answer.model import Model, load
 from kgem.runs.tensorboard import TensorBoard, numbers_of
 
-__all__ = ["Run", "check_free", "discard", "is_run", "origin_of", "read_log"]
+__all__ = ["Run", "check_free", "discard", "is_run", "find_origin", "read_log"]
 
 KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
 CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
@@ -57,7 +58,7 @@ CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
 WARM = "warm/"  # before the names of the tables that a run goes on from
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
 LENGTHS = (
-    {f"{phase}.epochs" for phase in ("pretrain", "em", "retrain")}
+    {f"{phase}.epochs" for phase in PHASES}
     | {
         f"{phase}.{name}"
         for phase in ("pretrain", "retrain")
@@ -68,12 +69,6 @@ LENGTHS = (
 _UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves
 
 LOG = logging.getLogger(__name__)
-
-OnRecord = Callable[[Mapping[str, Any]], None]
-
-
-class _Stopped(Exception):
-    """The run was asked to stop, and has been saved."""
 
 
 class Run:
@@ -92,8 +87,6 @@ class Run:
         self._saved_at, self._saving = time.monotonic(), 0.0  # when the last one was written, how long it took
         self._saved_step = len(self.records)
         self._log_is_whole = False
-        self._on_record: OnRecord | None = None
-        self._stop: Callable[[], bool] | None = None
         self._board: TensorBoard | None = None
 
     @classmethod
@@ -175,54 +168,54 @@ class Run:
             return None
 
     @cached_property
-    def training(self) -> Training:
+    def fit(self) -> Fit:
         """The fit, as far as it had come."""
         spent = float(self._saved.documents["run"]["seconds"]) if self._saved else 0.0
-        training = Training(self.prepared.data, self.config, self._after_epoch, spent, self.prepared.warm)
+        fit = start_fit(self.prepared, self.config, spent)
         if self._saved:
-            training.phases.restore(self._saved.tensors, self._saved.documents["fit"])
+            fit.phases.restore(self._saved.tensors, self._saved.documents["fit"])
             self._saved = None  # its tables are in the phases now
-        return training
+        return fit
 
-    def carry_on(self, on_record: OnRecord | None = None, stop: Callable[[], bool] | None = None) -> Model | None:
-        """Mutates: to the end of the fit; None if `stop`, which is asked after each epoch, said so before that.
+    def epochs(self) -> Iterator[dict[str, Any]]:
+        """Mutates: epoch after epoch to the end of the fit, each a record of the log; checkpoints when they are due.
 
-        `on_record` hears each record of the log. A checkpoint that cannot be written is a warning: the run goes on.
+        Whoever stops in between calls `save`. A checkpoint that cannot be written when due is a warning: the run goes on.
         """
-        self._on_record, self._stop = on_record, stop
-        training = self.training
+        fit = self.fit
         self._write_log()
-        try:
-            training.run()
-        except _Stopped:
-            return None
+        for phase, record in fit.epochs():
+            flat = {"phase": phase, "candidate": fit.phases.candidate, "epoch": record.epoch, **numbers_of(record)}
+            self.records.append(flat)
+            self._append_log(flat)
+            if self._board is not None:
+                self._board.write(fit.phases, phase, record)
+            lengths_chosen = fit.phases.config is not self.config
+            yield flat
+            if lengths_chosen or self._due():
+                self._try_to_save()
+
+    def finish(self) -> Model:
+        """Mutates: the model of a fit whose epochs have all been, written into the folder."""
         if len(self.records) > self._saved_step:
             self._try_to_save()  # what is left takes a while on a large graph, too
-        result, config, seconds = training.phases.result(), training.phases.config, training.seconds
-        del training, self.training
+        fit = self.fit
+        result, config, seconds = fit.phases.result(), fit.phases.config, fit.seconds
+        del fit, self.fit
         gc.collect()  # the states of all phases, many times the size of the model
-        model = finish(result, self.prepared, config, seconds=seconds)
-        model = replace(model, metrics=_measured(model))
+        model = finish(result, self.prepared, config, seconds)
         write_model(model, self.folder / MODEL, force=True)
         for step in self._checkpoints.steps()[:-1]:
             with suppress(OSError):
                 remove_folder(self.folder / CHECKPOINTS / f"{step:06d}")
         return model
 
-    def _after_epoch(self, phases: ThreePhases, phase: str, record: EpochRecord) -> None:
-        flat = _flat(phases, phase, record)
-        self.records.append(flat)
-        self._append_log(flat)
-        if self._board is not None:
-            self._board(phases, phase, record)
-        if self._on_record is not None:
-            self._on_record(flat)
-        changed = phases.config is not self.config
-        if self._stop is not None and self._stop():
-            self._save()
-            raise _Stopped
-        if changed or self._due():
-            self._try_to_save()
+    def complete(self) -> Model:
+        """Mutates: all epochs that are left, and the model, with the threads of the settings."""
+        with use_threads(self.config.run.threads):
+            for _ in self.epochs():
+                pass
+            return self.finish()
 
     def _due(self) -> bool:
         wait = self.config.run.checkpoint_seconds
@@ -230,23 +223,24 @@ class Run:
 
     def _try_to_save(self) -> None:
         try:
-            self._save()
+            self.save()
         except ArtifactError as error:
             self._saved_at = time.monotonic()  # it is tried again after a while
             LOG.warning("no checkpoint of epoch %d: %s", len(self.records), error.message)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Mutates: a checkpoint of the fit as it stands."""
         begun = time.monotonic()
-        training = self.training
-        if training.phases.config is not self.config:  # lengths were chosen: on disk before the run goes on
-            _write_text(self.folder / CONFIG, to_toml(training.phases.config))
-            self.config = training.phases.config
+        fit = self.fit
+        if fit.phases.config is not self.config:  # lengths were chosen: on disk before the run goes on
+            _write_text(self.folder / CONFIG, to_toml(fit.phases.config))
+            self.config = fit.phases.config
         documents = {
-            "fit": training.phases.numbers(),
+            "fit": fit.phases.numbers(),
             "log": self.records,
-            "run": {"config": self.config.model_dump(mode="json"), "seconds": training.seconds},
+            "run": {"config": self.config.model_dump(mode="json"), "seconds": fit.seconds},
         }
-        self._checkpoints.save(training.phases.tensors(), documents, step=len(self.records))
+        self._checkpoints.save(fit.phases.tensors(), documents, step=len(self.records))
         self._saved_at, self._saved_step = time.monotonic(), len(self.records)
         self._saving = self._saved_at - begun
 
@@ -276,7 +270,7 @@ def is_run(folder: Path) -> bool:
     return _manifest(folder).get("kind") == KIND
 
 
-def origin_of(folder: Path) -> str | None:
+def find_origin(folder: Path) -> str | None:
     """Which command began the run in this folder; None if there is none."""
     if not is_run(folder):
         return None
@@ -343,7 +337,7 @@ def _read_graph(folder: Path) -> tuple[Prepared, Config]:
     try:
         run = store.documents["run"]
         config, update = _config(run["config"], folder), run.get("update")
-        warm = WarmStart.from_tensors(below(WARM, store.tensors), update["age"], config.device) if update else None
+        warm = WarmStart.from_tensors(strip_prefix(WARM, store.tensors), update["age"], config.device) if update else None
         return Prepared(read_graph(store, store.documents["dataset"]), run["split"], warm, update), config
     except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
         where, remedy = str(folder / GRAPH), "restore the folder from a copy, or fit again"
@@ -394,18 +388,8 @@ def _check_config(folder: Path, config: Config) -> None:
     return None
 
 
-def _flat(phases: ThreePhases, phase: str, record: EpochRecord) -> dict[str, Any]:
-    """A record of the log; what is not a finite number is null."""
-    return {"phase": phase, "candidate": phases.candidate, "epoch": record.epoch, **numbers_of(record)}
-
-
 def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record) + "\n"
-
-
-def _measured(model: Model) -> dict[str, Any]:
-    """Filtered ranks of the splits that are there, as figures."""
-    return {split: model.evaluate(split).to_dict() for split in ("valid", "test") if len(model.data.split(split))}
 
 
 def _write_text(path: Path, text: str) -> None:

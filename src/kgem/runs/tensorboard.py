@@ -52,17 +52,17 @@ class TensorBoard:
             what = f"events for TensorBoard cannot be written: {error.strerror or error}"
             raise InputError(what, where=str(folder), remedy="choose a folder that you can write to") from error
 
-    def __call__(self, phases: ThreePhases, phase: str, record: EpochRecord) -> None:
-        """Hear of an epoch, as `ThreePhases` tells it."""
+    def write(self, phases: ThreePhases, phase: str, record: EpochRecord) -> None:
+        """Add an epoch, while the phases stand as they were after it."""
         if self._writer is None:
             return
         try:
-            self._write(phases, phase, numbers_of(record))
+            self._add(phases, phase, numbers_of(record))
         except OSError as error:
             LOG.warning("%s: no more events for TensorBoard: %s", self._folder, error.strerror or error)
             self._writer = None
 
-    def _write(self, phases: ThreePhases, phase: str, numbers: Mapping[str, float | None]) -> None:
+    def _add(self, phases: ThreePhases, phase: str, numbers: Mapping[str, float | None]) -> None:
         """Add the numbers of an epoch and, in EM, the strengths as they are after it."""
         if not self._done:
             text = "".join(f"    {line}\n" for line in to_toml(phases.config).splitlines())  # as code in Markdown

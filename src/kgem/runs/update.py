@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,19 +22,18 @@ from kgem.model.prior import Prior
 from kgem.settings import differences
 from kgem.files.store import SEAL
 from kgem.answer.artifact import find_model
-from kgem.runs.fitting import Prepared, Progress, Training, finish, settings
+from kgem.runs.configure import configure
+from kgem.runs.fitting import OnEpoch, Prepared, fit_in_memory
 from kgem.answer.model import Model
 from kgem.runs.review import Review, is_review
-from kgem.runs.run import read_log
 
 if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
 
-__all__ = ["Given", "Plan", "new_folder", "plan_update", "read_given", "same_questions", "update"]
+__all__ = ["Delta", "PlannedUpdate", "new_folder", "plan_update", "read_delta", "same_questions", "update"]
 
 # Lengths of the two phases: new rows are learned by then, and old ones have not drifted far.
 EM_EPOCHS, RETRAIN_EPOCHS = 10, 15
-BETA = 0.1  # of runs of before it was written down
 READING: Mapping[str, Any] = {  # of kgem.data.triples.read_triples
     "format": None,
     "header": False,
@@ -46,11 +44,9 @@ READING: Mapping[str, Any] = {  # of kgem.data.triples.read_triples
 }
 _FIXED = re.compile(r"model\..*|dtype")  # settings that tables are made of
 
-LOG = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class Delta:
     """Labelled facts to add, by split, and to remove, and where they came from."""
 
     added: Mapping[str, pl.DataFrame] = field(default_factory=dict)
@@ -62,7 +58,7 @@ class Given:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class PlannedUpdate:
     """A fit that goes on, ready to begin."""
 
     prepared: Prepared
@@ -75,7 +71,7 @@ def update(
     facts: Any = None,
     *,
     remove: Any = None,
-    progress: Progress | None = None,
+    progress: OnEpoch | None = None,
     reading: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Model:
@@ -85,14 +81,11 @@ def update(
     Dataset.load for both. Facts are for training unless they come with splits. Overrides are settings as of `fit`; by
     default EM takes 10 epochs and re-training 15. The model that is given does not change.
     """
-    planned = plan_update(model, read_given(facts, remove, reading), overrides)
-    on_epoch = None if progress is None else (lambda _, phase, record: progress(phase, record))
-    training = Training(planned.prepared.data, planned.config, on_epoch, warm=planned.prepared.warm)
-    training.run()
-    return finish(training.phases.result(), planned.prepared, training.phases.config, seconds=training.seconds)
+    planned = plan_update(model, read_delta(facts, remove, reading), overrides)
+    return fit_in_memory(planned.prepared, planned.config, progress)
 
 
-def read_given(facts: Any, remove: Any = None, reading: Mapping[str, Any] | None = None) -> Given:
+def read_delta(facts: Any, remove: Any = None, reading: Mapping[str, Any] | None = None) -> Delta:
     """What a user wants to add and to remove; both may be files, folders, names, frames, and facts a review."""
     options = {**READING, **(reading or {})}
     unknown = sorted(set(options) - set(READING))
@@ -101,26 +94,26 @@ def read_given(facts: Any, remove: Any = None, reading: Mapping[str, Any] | None
     if isinstance(facts, str | Path) and str(facts) != "-" and is_review(Path(facts).expanduser()):
         return _with_removals(_from_review(Path(facts).expanduser()), remove, options)
     if facts is None:
-        return _with_removals(Given(), remove, options)
+        return _with_removals(Delta(), remove, options)
     frames, reports, files = _read(facts, options)
     columns = {column for frame in frames.values() for column in frame.columns} - set(COLUMNS)
     warnings = tuple(f"the column {column} is not used in training" for column in sorted(columns))
-    return _with_removals(Given(frames, None, reports, files, warnings=warnings), remove, options)
+    return _with_removals(Delta(frames, None, reports, files, warnings=warnings), remove, options)
 
 
-def _with_removals(given: Given, remove: Any, options: Mapping[str, Any]) -> Given:
+def _with_removals(delta: Delta, remove: Any, options: Mapping[str, Any]) -> Delta:
     if remove is None:
-        return given
+        return delta
     frames, reports, files = _read(remove, options)
     parts = [frame.select(COLUMNS) for frame in frames.values()]
-    parts += [] if given.removed is None else [given.removed]
-    return Given(
-        added=given.added,
+    parts += [] if delta.removed is None else [delta.removed]
+    return Delta(
+        added=delta.added,
         removed=pl.concat(parts),
-        reports=(*given.reports, *reports),
-        files={**given.files, **files},
-        review=given.review,
-        warnings=given.warnings,
+        reports=(*delta.reports, *reports),
+        files={**delta.files, **files},
+        review=delta.review,
+        warnings=delta.warnings,
     )
 
 
@@ -142,7 +135,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _from_review(path: Path) -> Given:
+def _from_review(path: Path) -> Delta:
     """Accepted proposals are learned, rejected facts dropped; what else was decided changes nothing."""
     review = Review(path.parent, path.name)
     accepted, rejected = review.accepted("missing"), review.rejected("doubtful")
@@ -152,7 +145,7 @@ def _from_review(path: Path) -> Given:
         "without_effect": len(review.decisions) - len(accepted) - len(rejected),
     }
     schema = dict.fromkeys(COLUMNS, pl.String)
-    return Given(
+    return Delta(
         added={"train": pl.DataFrame(accepted, schema, orient="row")},
         removed=pl.DataFrame(rejected, schema, orient="row"),
         files={str(path): _sha256(path)},
@@ -162,18 +155,18 @@ def _from_review(path: Path) -> Given:
 
 
 def plan_update(
-    model: Model, given: Given, overrides: Mapping[str, Any] | None = None, folder: Path | None = None
-) -> Plan:
+    model: Model, delta: Delta, overrides: Mapping[str, Any] | None = None, folder: Path | None = None
+) -> PlannedUpdate:
     """What the fit goes on from and by which settings; an error if there is nothing to learn or to forget.
 
     `folder` is where the model was read from.
     """
-    data, changes = grow(model.data, given.added, given.removed)
+    data, changes = grow(model.data, delta.added, delta.removed)
     if not changes.total_new and not changes.total_removed:
         raise InputError(
             _nothing(changes), remedy="give facts that the graph does not have, or --remove some that it has"
         )
-    config = _settings(model, overrides or {}, folder)
+    config = _update_config(model, overrides or {})
     prior = Prior(config.model.p, model.point.score.complex)
     warm = grown_start(
         model.data, data, model.point.tables(), model.posterior, model.learned, prior, _age(model.provenance)
@@ -181,15 +174,15 @@ def plan_update(
     warm = WarmStart.from_tensors(warm.tensors(), warm.epochs, config.device)
     document = {
         "from": _source(model, folder),
-        "files": dict(given.files),
+        "files": dict(delta.files),
         "age": warm.epochs,
         "changes": changes.to_dict(),
         "before": _before(model, data, changes),
         "earlier": model.provenance.get("update"),
     }
-    if given.review is not None:
-        document["review"] = dict(given.review)
-    return Plan(Prepared(data, model.provenance.get("split"), warm, document), config, changes)
+    if delta.review is not None:
+        document["review"] = dict(delta.review)
+    return PlannedUpdate(Prepared(data, model.provenance.get("split"), warm, document), config, changes)
 
 
 def _nothing(changes: Changes) -> str:
@@ -209,46 +202,26 @@ def _age(provenance: Mapping[str, Any]) -> int:
     return max(1, int(epochs.get("pretrain", 0)) + int(epochs.get("em", 0)) + int(earlier.get("age", 0)))
 
 
-def _settings(model: Model, overrides: Mapping[str, Any], folder: Path | None) -> Config:
+def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
     """The model's own settings with what its races settled on, and short lengths; no phase begins from nothing."""
     known, config = model.provenance, model.config
-    collapses = sum(event.get("event") == "collapse" for event in known.get("events", ()))
-    mix = tuple(known["mix"]) if "mix" in known else config.retrain.candidates[0]
     short = {
         "pretrain.epochs": 0,
-        "pretrain.candidates": (_shared(model, folder),),
+        "pretrain.candidates": (known["shared"],),
         "em.epochs": EM_EPOCHS,
         "em.e_epochs": 0,
-        "em.beta": known.get("beta") or (config.em.beta or BETA) / 4**collapses,
+        "em.beta": known["beta"],
         "retrain.epochs": RETRAIN_EPOCHS,
-        "retrain.candidates": (mix,),
+        "retrain.candidates": (tuple(known["mix"]),),
         "retrain.start": "warm",
         "run.time_budget": None,
     }
-    chosen = settings(settings(config, short), overrides)
+    chosen = configure(configure(config, short), overrides)
     changed = [name for name in differences(chosen, config) if _FIXED.fullmatch(name)]
     if changed or chosen.pretrain.epochs:
         name = changed[0] if changed else "pretrain.epochs"
         raise ConfigError(f"{name} cannot change in an update", remedy="leave it out, or fit anew: kgem fit")
     return chosen
-
-
-def _shared(model: Model, folder: Path | None) -> float:
-    """The multiple of the shared strength that pre-training settled on."""
-    candidates = model.config.pretrain.candidates
-    if "shared" in model.provenance:
-        return float(model.provenance["shared"])
-    log = [] if folder is None else [record for record in read_log(_run(folder)) if record.get("phase") == "pretrain"]
-    if log and (log[-1].get("candidate") or 0) < len(candidates):  # runs of before it was written down
-        return candidates[log[-1].get("candidate") or 0]
-    if len(candidates) > 1:
-        LOG.warning("the model does not say which shared strength it settled on; %g is taken", candidates[0])
-    return candidates[0]
-
-
-def _run(folder: Path) -> Path:
-    """The run folder of a model that is in one; else the folder."""
-    return folder.parent if folder.name == "model" and (folder.parent / "config.toml").is_file() else folder
 
 
 def _source(model: Model, folder: Path | None) -> dict[str, str]:
@@ -291,7 +264,8 @@ def same_questions(model: Model) -> dict[str, dict[str, float]]:
 
 def new_folder(folder: Path) -> Path:
     """Where an update goes by default: beside the run, with the next number that is free."""
-    run = _run(folder)
+    in_run = folder.name == "model" and (folder.parent / "config.toml").is_file()
+    run = folder.parent if in_run else folder
     stem, number = re.fullmatch(r"(.*?)(?:-(\d+))?", run.name).groups()  # type: ignore[union-attr]
     following = int(number or 1) + 1
     while (found := run.with_name(f"{stem}-{following}")).exists():

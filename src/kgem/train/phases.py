@@ -16,16 +16,15 @@ Where no re-training beats the pre-trained tables, these are what the fit leaves
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.config import Config, EMConfig, PretrainConfig, RetrainConfig, TrainConfig
+from kgem.config import Config, EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
 from kgem.model.embeddings import Embeddings
@@ -33,8 +32,8 @@ from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
 from kgem.model.scores import get_score
-from kgem.train.point_estimate import EpochRecord, PointState, Validate, below, copy_tables, point_estimate
-from kgem.train.race import Race, prefixed
+from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
+from kgem.train.race import Race, add_prefix
 from kgem.train.variational_em import EMState, variational_em
 from kgem.train.warm_start import WarmStart, measure_em, measure_point
 
@@ -49,9 +48,8 @@ RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 
 LOG = logging.getLogger(__name__)
 
-OnEpoch = Callable[["ThreePhases", str, EpochRecord], None]
 ValidateBlend = Callable[[Embeddings, Embeddings], float]
-C = TypeVar("C")  # what a race is about: a factor, or an (a, c)
+Mix = tuple[float, float]  # (a, c)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +67,13 @@ class FitResult:
 
 
 class ThreePhases:
-    """A fit in progress. `run` carries it to its end; `tensors` and `numbers` are all that a checkpoint needs."""
+    """A fit in progress. `epochs` carries it to its end; `tensors` and `numbers` are all that a checkpoint needs."""
 
     def __init__(
         self,
         data: Dataset,
         config: Config,
         validate: Validate | None = None,
-        on_epoch: OnEpoch | None = None,
         warm: WarmStart | None = None,
         validate_blend: ValidateBlend | None = None,
     ) -> None:
@@ -86,7 +83,6 @@ class ThreePhases:
         self.phase = "pretrain"
         self._validate = validate
         self._validate_blend = validate_blend
-        self._on_epoch = on_epoch
         score = get_score(config.model.score)
         self.prior = Prior(config.model.p, score.complex)
         self._start = Embeddings.random(
@@ -106,11 +102,11 @@ class ThreePhases:
         self._counts = (data.entity_counts, relations)
         self._negatives = self._generator("negatives")
         self.pretraining_objective = self._pretraining_objective(data)
-        self._pretraining = Race(self._start_pretraining())
-        self.epochs = dict.fromkeys(PHASES, 0)
+        self.pretraining_race: Race[float] = Race(self._start_pretraining(), config.pretrain.candidates)
+        self.epochs_spent = dict.fromkeys(PHASES, 0)
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
-        self.race: Race | None = None
+        self.race: Race[Mix] | None = None
 
     def _generator(self, purpose: str) -> torch.Generator:
         """A stream of its own for each purpose, so that phases do not depend on each other's lengths."""
@@ -134,29 +130,19 @@ class ThreePhases:
     @property
     def pretraining(self) -> PointState:
         """Phase 1 as it stands."""
-        return self._pretraining.state
+        return self.pretraining_race.state
 
     @property
     def shared_factor(self) -> float:
         """The multiple of the shared strength that leads the race of pre-training."""
-        return self.factors[self._pretraining.leader]
-
-    @property
-    def factors(self) -> tuple[float, ...]:
-        """The multiples of the shared strength that race, those that joined included."""
-        return (*self.config.pretrain.candidates, *self._pretraining.joined)
+        return self.pretraining_race.candidates[self.pretraining_race.leader]
 
     @property
     def candidate(self) -> int | None:
         """Whose turn it is in the race of this phase; none in EM."""
-        race = {"pretrain": self._pretraining, "retrain": self.race}.get(self.phase)
-        if race is None:
-            return None
-        runners = len(self.factors if self.phase == "pretrain" else self.config.retrain.candidates)
-        if race.candidate < runners:
-            return race.candidate
-        in_final = not race.decided and race.finalist < len(race.kept)
-        return race.kept[race.finalist].candidate if in_final else race.leader
+        if self.phase == "pretrain":
+            return self.pretraining_race.turn
+        return self.race.turn if self.race is not None and self.phase == "retrain" else None
 
     def rule_strengths(self, factor: float = 1.0) -> Strengths:
         """Eq. 6, or its uniform variant, for both tables."""
@@ -165,28 +151,32 @@ class ThreePhases:
         rule = RULES[config.rule]
         return Strengths(*(rule(n, factor * config.strength, like.dtype).to(like.device) for n in self._counts))
 
-    def run(self) -> None:
-        """Mutates: from wherever the fit stands to its end."""
-        if self.phase == "pretrain":
-            self._pretrain()
-        if self.phase == "em":
-            self._variational_em()
-        if self.phase == "retrain":
-            self._retrain()
+    def epochs(self, last: str = PHASES[-1]) -> Iterator[tuple[str, EpochRecord]]:
+        """Mutates: epoch after epoch, each with its phase, from wherever the fit stands to the end of the last phase.
+
+        Whoever drives it may stop after any epoch, and go on with another call.
+        """
+        phases = {"pretrain": self._pretrain, "em": self._variational_em, "retrain": self._retrain}
+        for phase in PHASES[: PHASES.index(last) + 1]:
+            if self.phase != phase:
+                continue
+            for record in phases[phase]():
+                self.epochs_spent[phase] += 1
+                yield phase, record
 
     def result(self) -> FitResult:
         """Tables, posterior and strengths of a fit that is done."""
         assert self.em is not None and self.race is not None
         means, log_stds = self.em.best, self.em.best_log_stds
         q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
-        mix = self.config.retrain.candidates[self.race.leader]
+        mix = self.race.candidates[self.race.leader]
         return FitResult(
             point=self.race.state.best,
             posterior=q,
             strengths=self.em.strengths,
             mix=PRETRAINED if self.fell_back else mix,
             beta=self.em_config().beta or 1.0,
-            epochs=dict(self.epochs),
+            epochs=dict(self.epochs_spent),
             events=tuple(self.events),
             shared=self.shared_factor,
         )
@@ -194,7 +184,7 @@ class ThreePhases:
     def tensors(self) -> dict[str, Tensor]:
         """Copies of everything in the fit that is a tensor: with `numbers`, all that `restore` needs."""
         states = {
-            name: t for part, state in self._states().items() for name, t in prefixed(part, state.tensors()).items()
+            name: t for part, state in self._states().items() for name, t in add_prefix(part, state.tensors()).items()
         }
         return states | {NEGATIVES: self._negatives.get_state()}
 
@@ -202,7 +192,7 @@ class ThreePhases:
         """Everything else in the fit, for JSON."""
         return {
             "phase": self.phase,
-            "epochs": dict(self.epochs),
+            "epochs": dict(self.epochs_spent),
             "events": [dict(event) for event in self.events],
             **{part: state.numbers() for part, state in self._states().items()},
         }
@@ -210,39 +200,29 @@ class ThreePhases:
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates a fit of the same graph and settings: back to where `tensors` and `numbers` were taken."""
         self.phase = numbers["phase"]
-        self.epochs = dict(numbers["epochs"])
+        self.epochs_spent = dict(numbers["epochs"])
         self.events = [dict(event) for event in numbers["events"]]
         if "em" in numbers:
             self.em = self._start_em(measured=False)
         if "race" in numbers:
-            self.race = Race(self._start_retraining(measured=False))
+            self.race = Race(self._start_retraining(measured=False), self.config.retrain.candidates)
         for part, state in self._states().items():
-            state.restore(below(f"{part}.", tensors), numbers[part])
-        if NEGATIVES in tensors:  # checkpoints of before the margin loss have none
-            self._negatives.set_state(tensors[NEGATIVES].cpu())
+            state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
+        self._negatives.set_state(tensors[NEGATIVES].cpu())
 
-    def _states(self) -> dict[str, PointState | EMState | Race]:
+    def _states(self) -> dict[str, EMState | Race[Any]]:
         """The states of the phases that have begun."""
-        states = {"pretraining": self._pretraining, "em": self.em, "race": self.race}
+        states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race}
         return {part: state for part, state in states.items() if state is not None}
 
-    def _pretrain(self) -> None:
-        self._run_race(
-            self._pretraining,
-            self.config.pretrain,
-            lambda: self.factors,
-            self.rule_strengths,
-            self._start_pretraining,
-            self._join_pretraining,
-        )
-        self.em = self._start_em()
+    def _pretrain(self) -> Iterator[EpochRecord]:
+        config, race = self.config.pretrain, self.pretraining_race
+        race.given = config.candidates  # a time budget may have left out some
+        yield from race.epochs(config, self._start_pretraining, self._pretrain_one, config.extensions)
         self.phase = "em"
 
-    def _join_pretraining(self) -> None:
-        """Mutates: while one at the edge leads, a further candidate joins the race."""
-        race, more = self._pretraining, len(self._pretraining.joined) < self.config.pretrain.extensions
-        if more and race.candidate == len(self.factors) and math.isfinite(race.best):
-            race.joined.extend(beyond(self.factors, race.leader))
+    def _pretrain_one(self, state: PointState, factor: float, config: TrainConfig) -> Iterator[EpochRecord]:
+        return point_estimate(state, self.pretraining_objective, self.rule_strengths(factor), config, self._validate)
 
     def _start_pretraining(self) -> PointState:
         self._negatives.set_state(self._generator("negatives").get_state())  # the same tails for every candidate
@@ -304,21 +284,18 @@ class ThreePhases:
         """How often EM has begun anew."""
         return sum(event["event"] == "collapse" for event in self.events)
 
-    def _variational_em(self) -> None:
+    def _variational_em(self) -> Iterator[EpochRecord]:
+        self.em = self.em or self._start_em()
         while True:
-            assert self.em is not None
             config = self.em_config()
-            variational_em(
-                self.em, self.objective, self.prior, config, self._validate, lambda _, record: self._tell(record)
-            )
+            yield from variational_em(self.em, self.objective, self.prior, config, self._validate)
             if not self.em.collapse.done:
                 break
-            self._recover(self.em, config)
-        self.race = Race(self._start_retraining())
+            self.em = self._recover(self.em, config)
         self.phase = "retrain"
 
-    def _recover(self, collapsed: EMState, config: EMConfig) -> None:
-        """Mutates: EM begins anew with a smaller beta; raises when that has been tried enough."""
+    def _recover(self, collapsed: EMState, config: EMConfig) -> EMState:
+        """EM anew, with a smaller beta; mutates the events; raises when that has been tried enough."""
         what = f"q fell back to the prior in epoch {collapsed.epoch} of variational EM (beta = {config.beta:g})"
         if self.collapses >= config.restarts:
             raise Collapsed(
@@ -329,7 +306,7 @@ class ThreePhases:
             )
         self.events.append({"event": "collapse", "phase": "em", "epoch": collapsed.epoch, "beta": config.beta})
         LOG.warning("%s; it starts again from the pre-trained tables with beta = %g", what, self.em_config().beta)
-        self.em = self._start_em()
+        return self._start_em()
 
     def _start_retraining(self, *, measured: bool = True) -> PointState:
         assert self.em is not None
@@ -356,18 +333,17 @@ class ThreePhases:
         rule = self.rule_strengths(self.shared_factor)
         return Strengths(*(a * lam + c * other for lam, other in zip(self.em.strengths, rule, strict=True)))
 
-    def _retrain(self) -> None:
-        assert self.race is not None
+    def _retrain(self) -> Iterator[EpochRecord]:
         config = self.config.retrain
-        self._run_race(
-            self.race,
-            config,
-            lambda: config.candidates,
-            lambda candidate: self.retraining_strengths(*candidate),
-            self._start_retraining,
-        )
+        self.race = self.race or Race(self._start_retraining(), config.candidates)
+        self.race.given = config.candidates  # as in pre-training
+        yield from self.race.epochs(config, self._start_retraining, self._retrain_one)
         self._fall_back(self.race.state)
         self.phase = "done"
+
+    def _retrain_one(self, state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
+        strengths = self.retraining_strengths(*mix)
+        return point_estimate(state, self.objective, strengths, config, self._retraining_validator())
 
     @property
     def fell_back(self) -> bool:
@@ -376,72 +352,18 @@ class ThreePhases:
 
     def _fall_back(self, retrained: PointState) -> None:
         """Mutates: the pre-trained tables again, if what re-training is judged by says that they are better."""
-        judge = self._judge()
-        if not self.config.retrain.fall_back or judge is None or self._warm or not retrained.stopping.best_epoch:
+        validate = self._retraining_validator()
+        if not self.config.retrain.fall_back or validate is None or self._warm or not retrained.stopping.best_epoch:
             return
-        mrr, best = judge(self.pretraining.best), retrained.stopping.best
+        mrr, best = validate(self.pretraining.best), retrained.stopping.best
         if mrr > best:
             copy_tables(self.pretraining.best, retrained.best)
             self.events.append({"event": "fallback", "phase": "retrain", "mrr": mrr, "retrained": best})
             LOG.info("the pre-trained tables are better than the re-trained ones (MRR %.4f, %.4f)", mrr, best)
 
-    def _run_race(
-        self,
-        race: Race,
-        config: PretrainConfig | RetrainConfig,
-        candidates: Callable[[], Sequence[C]],
-        strengths: Callable[[C], Strengths],
-        start: Callable[[], PointState],
-        join: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Mutates: heats for all candidates, a final between the best two, and the winner's way to its end."""
-
-        def run(candidate: int, epochs: int) -> None:
-            length = config.model_copy(update={"epochs": min(epochs, config.epochs)})
-            self._point_estimate(race.state, strengths(candidates()[candidate]), length)
-
-        if len(candidates()) == 1:
-            race.candidate = 1
-            run(0, config.epochs)
-            return
-        while race.candidate < len(candidates()):
-            run(race.candidate, config.trial_epochs)
-            race.end_heat()
-            join()
-            if race.candidate < len(candidates()):
-                race.state = start()
-            else:
-                race.enter(0)
-        while not race.decided:
-            if race.finalist < len(race.kept):
-                run(race.kept[race.finalist].candidate, config.final_epochs)
-                race.end_turn()
-            else:
-                race.decide()
-        run(race.leader, config.epochs)
-
-    def _point_estimate(self, state: PointState, strengths: Strengths, config: TrainConfig) -> None:
-        objective = self.pretraining_objective if self.phase == "pretrain" else self.objective
-        point_estimate(state, objective, strengths, config, self._judge(), lambda _, record: self._tell(record))
-
-    def _judge(self) -> Validate | None:
-        """What is validated in this phase: its tables, or in re-training these together with the means of q."""
+    def _retraining_validator(self) -> Validate | None:
+        """What re-training is validated by: its tables, alone or together with the means of q."""
         together, em = self._validate_blend, self.em
-        if self.phase != "retrain" or self.config.retrain.judge != "blend" or together is None or em is None:
+        if self.config.retrain.judge != "blend" or together is None or em is None:
             return self._validate
         return lambda tables: together(tables, em.best)
-
-    def _tell(self, record: EpochRecord) -> None:
-        self.epochs[self.phase] += 1
-        if self._on_epoch is not None:
-            self._on_epoch(self, self.phase, record)
-
-
-def beyond(factors: Sequence[float], leader: int) -> list[float]:
-    """One more factor on the side where the leader is the last, as far from it as its neighbour; none if it is not."""
-    ordered = sorted(set(factors))
-    if len(ordered) > 1 and factors[leader] == ordered[-1]:
-        return [ordered[-1] * ordered[-1] / ordered[-2]]
-    if len(ordered) > 1 and factors[leader] == ordered[0]:
-        return [ordered[0] * ordered[0] / ordered[1]]
-    return []

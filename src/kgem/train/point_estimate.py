@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,7 +80,7 @@ class PointState:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
         for name, table in self._tables().items():
             table.copy_(tensors[name])
-        self.optimizer.restore(below("optimizer.", tensors))
+        self.optimizer.restore(strip_prefix("optimizer.", tensors))
         self.generator.set_state(tensors["generator"].cpu())
         for name in ("epoch", "steps", "slower", "rollbacks"):
             setattr(self, name, numbers[name])
@@ -97,7 +97,7 @@ class PointState:
         }
 
 
-def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with the prefix, under the rest of their names."""
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
@@ -108,9 +108,8 @@ def point_estimate(
     strengths: Strengths,
     config: TrainConfig,
     validate: Validate | None = None,
-    on_epoch: Callable[[PointState, EpochRecord], None] | None = None,
-) -> Embeddings:
-    """Algorithm 1, from wherever the state stands; mutates it. Returns the best tables on validation."""
+) -> Iterator[EpochRecord]:
+    """Algorithm 1, epoch after epoch from wherever the state stands; mutates it. `state.best` is what it comes to."""
     schedule = Schedule(config.learning_rate, config.half_life)
     while state.epoch < config.epochs and not state.stopping.done:
         begun = time.perf_counter()
@@ -126,12 +125,9 @@ def point_estimate(
                 copy_tables(state.average, state.best)
         elif validate is None:
             copy_tables(state.average, state.best)
-        if on_epoch is not None:
-            rate = state.slower * schedule.at(state.epoch)
-            seconds = time.perf_counter() - begun
-            best = state.stopping.best if state.stopping.best_epoch else None
-            on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, best))
-    return state.best
+        rate = state.slower * schedule.at(state.epoch)
+        best = state.stopping.best if state.stopping.best_epoch else None
+        yield EpochRecord(state.epoch, loss, rate, time.perf_counter() - begun, mrr, best)
 
 
 def run_epoch(

@@ -5,17 +5,22 @@ A weak regulariser learns faster and ends lower, so that heats of a few epochs f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor
 
-from kgem.train.point_estimate import PointState, below
+from kgem.config import PretrainConfig, RetrainConfig, TrainConfig
+from kgem.train.point_estimate import EpochRecord, PointState, strip_prefix
 
-__all__ = ["Kept", "Race", "prefixed"]
+__all__ = ["Kept", "Race", "add_prefix", "beyond"]
 
 FINALISTS = 2
+
+C = TypeVar("C")  # what a race is about: a factor, or an (a, c)
+Train = Callable[[PointState, C, TrainConfig], Iterator[EpochRecord]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +38,29 @@ class Kept:
 
 
 @dataclass
-class Race:
-    """Candidates, by number, that take turns with one state."""
+class Race(Generic[C]):
+    """Candidates that take turns with one state; alone, a candidate has won."""
 
     state: PointState
-    candidate: int = 0  # whose heat it is; beyond the last, there are no more heats
+    given: Sequence[C]  # the candidates of the settings
+    heat: int = 0  # whose heat it is; beyond the last, there are no more heats
     kept: list[Kept] = field(default_factory=list)  # the best so far, best first
     finalist: int = 0  # of those kept, whose turn it is in the final
-    joined: list[float] = field(default_factory=list)  # candidates beyond those of the settings
+    joined: list[C] = field(default_factory=list)  # candidates beyond those of the settings
+
+    @property
+    def candidates(self) -> tuple[C, ...]:
+        """All that race, those that joined included."""
+        return (*self.given, *self.joined)
+
+    @property
+    def stage(self) -> Literal["heats", "final", "won"]:
+        """How far the race has come."""
+        if len(self.candidates) == 1:
+            return "won"
+        if self.heat < len(self.candidates):
+            return "heats"
+        return "won" if len(self.kept) == 1 and not self.kept[0].tensors else "final"
 
     @property
     def leader(self) -> int:
@@ -48,49 +68,80 @@ class Race:
         return self.kept[0].candidate if self.kept else 0
 
     @property
-    def best(self) -> float:
-        """What the leader has reached on validation."""
-        return self.kept[0].best if self.kept else float("-inf")
+    def turn(self) -> int:
+        """Whose turn it is."""
+        if self.stage == "heats":
+            return self.heat
+        in_final = self.stage == "final" and self.finalist < len(self.kept)
+        return self.kept[self.finalist].candidate if in_final else self.leader
 
-    def end_heat(self) -> None:
+    def epochs(
+        self,
+        config: PretrainConfig | RetrainConfig,
+        start: Callable[[], PointState],
+        train: Train[C],
+        extensions: int = 0,
+    ) -> Iterator[EpochRecord]:
+        """Heats for all, each from `start`, a final between the best two, and the winner's way to its end; mutates.
+
+        While one at the edge leads after the heats, a further candidate joins, at most `extensions` times.
+        """
+
+        def run(length: int) -> Iterator[EpochRecord]:
+            shorter = config.model_copy(update={"epochs": min(length, config.epochs)})
+            return train(self.state, self.candidates[self.turn], shorter)
+
+        while self.stage == "heats":
+            yield from run(config.trial_epochs)
+            self._end_heat(extensions)
+            if self.stage == "heats":
+                self.state = start()
+            else:
+                self._enter(0)
+        while self.stage == "final":
+            if self.finalist < len(self.kept):
+                yield from run(config.final_epochs)
+                self._end_turn()
+            else:
+                self._decide()
+        yield from run(config.epochs)
+
+    def _end_heat(self, extensions: int) -> None:
         """Mutates: the candidate has had its heat; keep it if it is among the best, and turn to the next."""
-        self.kept.append(Kept.take(self.candidate, self.state))
+        self.kept.append(Kept.take(self.heat, self.state))
         self.kept.sort(key=lambda kept: -kept.best)  # stable: of equal ones the earlier is ahead
         del self.kept[FINALISTS:]
-        self.candidate += 1
+        self.heat += 1
+        if self.stage != "heats" and len(self.joined) < extensions and math.isfinite(self.kept[0].best):
+            self.joined.extend(beyond(self.candidates, self.leader))
 
-    def enter(self, finalist: int) -> None:
+    def _enter(self, finalist: int) -> None:
         """Mutates: it is this finalist's turn, from where its heat ended."""
         self.finalist = finalist
         if finalist < len(self.kept):
             self.state.restore(self.kept[finalist].tensors, self.kept[finalist].numbers)
 
-    def end_turn(self) -> None:
+    def _end_turn(self) -> None:
         """Mutates: the finalist has had its turn."""
         self.kept[self.finalist] = Kept.take(self.kept[self.finalist].candidate, self.state)
-        self.enter(self.finalist + 1)
+        self._enter(self.finalist + 1)
 
-    def decide(self) -> None:
+    def _decide(self) -> None:
         """Mutates: the winner goes on from where it is; the others are forgotten."""
         winner = max(self.kept, key=lambda kept: kept.best)
         self.state.restore(winner.tensors, winner.numbers)
         self.kept = [Kept(winner.candidate, winner.best, {}, {})]
 
-    @property
-    def decided(self) -> bool:
-        """Whether the winner is known."""
-        return len(self.kept) == 1 and not self.kept[0].tensors
-
     def tensors(self) -> dict[str, Tensor]:
         """Copies of everything in the race that is a tensor."""
-        kept = {name: t for i, each in enumerate(self.kept) for name, t in prefixed(f"kept{i}", each.tensors).items()}
-        return prefixed("state", self.state.tensors()) | kept
+        kept = {name: t for i, each in enumerate(self.kept) for name, t in add_prefix(f"kept{i}", each.tensors).items()}
+        return add_prefix("state", self.state.tensors()) | kept
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the race, for JSON."""
         return {
             "state": self.state.numbers(),
-            "candidate": self.candidate,
+            "candidate": self.heat,
             "finalist": self.finalist,
             "kept": [{"candidate": k.candidate, "best": k.best, "numbers": dict(k.numbers)} for k in self.kept],
             "joined": list(self.joined),
@@ -98,20 +149,30 @@ class Race:
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates: back to where `tensors` and `numbers` were taken."""
-        self.state.restore(below("state.", tensors), numbers["state"])
-        self.candidate, self.finalist = numbers["candidate"], numbers["finalist"]
+        self.state.restore(strip_prefix("state.", tensors), numbers["state"])
+        self.heat, self.finalist = numbers["candidate"], numbers["finalist"]
         self.joined = list(numbers["joined"])
         self.kept = [
             Kept(
                 each["candidate"],
                 each["best"],
-                {name: t.clone() for name, t in below(f"kept{i}.", tensors).items()},
+                {name: t.clone() for name, t in strip_prefix(f"kept{i}.", tensors).items()},
                 dict(each["numbers"]),
             )
             for i, each in enumerate(numbers["kept"])
         ]
 
 
-def prefixed(prefix: str, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors under longer names; `below` undoes it."""
+def beyond(factors: Sequence[Any], leader: int) -> list[Any]:
+    """One more factor on the side where the leader is the last, as far from it as its neighbour; none if it is not."""
+    ordered = sorted(set(factors))
+    if len(ordered) > 1 and factors[leader] == ordered[-1]:
+        return [ordered[-1] * ordered[-1] / ordered[-2]]
+    if len(ordered) > 1 and factors[leader] == ordered[0]:
+        return [ordered[0] * ordered[0] / ordered[1]]
+    return []
+
+
+def add_prefix(prefix: str, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors under longer names; `strip_prefix` undoes it."""
     return {f"{prefix}.{name}": tensor for name, tensor in named.items()}

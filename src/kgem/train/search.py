@@ -17,7 +17,7 @@ from kgem.data.dataset import Dataset
 from kgem.errors import ConfigError, FitError
 from kgem.model.embeddings import Embeddings
 from kgem.train.phases import ThreePhases
-from kgem.train.point_estimate import EpochRecord, PointState, Validate, point_estimate
+from kgem.train.point_estimate import Validate, point_estimate
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -146,25 +146,19 @@ def search(
     return SearchResult(tuple(done), *best)
 
 
-class _Pruned(Exception):
-    """This trial is behind and need not go on."""
-
-
 def _run(data: Dataset, proposed: Proposed, validate: Validate, prune: bool) -> tuple[Trial, Embeddings]:
     """Algorithm 1 with these settings."""
     phases, settings, asked = ThreePhases(data, proposed.config), proposed.config.pretrain, proposed.asked
     state, begun, outcome = phases.pretraining, time.perf_counter(), "done"
 
-    def on_epoch(_: PointState, record: EpochRecord) -> None:
-        if prune and record.mrr is not None:
-            asked.report(record.mrr, record.epoch)
-            if asked.should_prune():
-                raise _Pruned
-
+    records = point_estimate(state, phases.pretraining_objective, phases.rule_strengths(), settings, validate)
     try:
-        point_estimate(state, phases.pretraining_objective, phases.rule_strengths(), settings, validate, on_epoch)
-    except _Pruned:
-        outcome = "pruned"
+        for record in records:
+            if prune and record.mrr is not None:
+                asked.report(record.mrr, record.epoch)
+                if asked.should_prune():
+                    outcome = "pruned"
+                    break
     except FitError:
         outcome = "failed"
     trial = Trial(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +22,15 @@ from kgem.model.objective import Gradients, Objective
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
 from kgem.train.optimizer import Optimizer, Schedule
-from kgem.train.point_estimate import EpochRecord, Validate, average, below, copy_tables, default_batch_size, is_finite
+from kgem.train.point_estimate import (
+    EpochRecord,
+    Validate,
+    average,
+    copy_tables,
+    default_batch_size,
+    is_finite,
+    strip_prefix,
+)
 from kgem.train.stopping import Collapse, EarlyStopping, Settling
 
 __all__ = ["Bound", "EMState", "elbo", "variational_em"]
@@ -118,8 +126,8 @@ class EMState:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
         for name, table in self._tables().items():
             table.copy_(tensors[name])
-        self.mean_optimizer.restore(below("mean_optimizer.", tensors))
-        self.std_optimizer.restore(below("std_optimizer.", tensors))
+        self.mean_optimizer.restore(strip_prefix("mean_optimizer.", tensors))
+        self.std_optimizer.restore(strip_prefix("std_optimizer.", tensors))
         self.generator.set_state(tensors["generator.order"].cpu())
         self.noise.set_state(tensors["generator.noise"].cpu())
         self.epoch, self.steps = numbers["epoch"], numbers["steps"]
@@ -147,10 +155,10 @@ def variational_em(
     prior: Prior,
     config: EMConfig,
     validate: Validate | None = None,
-    on_epoch: Callable[[EMState, EpochRecord], None] | None = None,
-) -> None:
-    """Algorithm 2, from wherever the state stands; mutates it. Also ends when settled, or collapsed."""
-    while state.epoch < config.epochs and not finished(state, config):
+) -> Iterator[EpochRecord]:
+    """Algorithm 2, epoch after epoch from wherever the state stands; mutates it. Ends when settled or collapsed."""
+    schedule = Schedule(config.learning_rate, config.half_life)
+    while state.epoch < config.epochs and not is_finished(state, config):
         begun = time.perf_counter()
         loss = run_epoch(state, objective, prior, config)
         if not math.isfinite(loss):
@@ -169,17 +177,15 @@ def variational_em(
         drift = take_optima(state, prior, norms)
         # While the strengths are held, q settles to them: that is not yet the end.
         state.settling.update(drift if state.epoch > config.e_epochs else math.inf, bound.elbo)
-        if on_epoch is not None:
-            rate = Schedule(config.learning_rate, config.half_life).at(state.epoch)
-            seconds = time.perf_counter() - begun
-            best = state.stopping.best if state.stopping.best_epoch else None
-            extra = bound._asdict() | {"elbo": bound.elbo}
-            extra |= {"drift": drift} if math.isfinite(drift) else {}
-            extra |= {"collapsed": 1.0} if state.collapse.done else {}
-            on_epoch(state, EpochRecord(state.epoch, loss, rate, seconds, mrr, best, extra))
+        extra = bound._asdict() | {"elbo": bound.elbo}
+        extra |= {"drift": drift} if math.isfinite(drift) else {}
+        extra |= {"collapsed": 1.0} if state.collapse.done else {}
+        rate = schedule.at(state.epoch)
+        best = state.stopping.best if state.stopping.best_epoch else None
+        yield EpochRecord(state.epoch, loss, rate, time.perf_counter() - begun, mrr, best, extra)
 
 
-def finished(state: EMState, config: EMConfig) -> bool:
+def is_finished(state: EMState, config: EMConfig) -> bool:
     """Whether validation has stopped gaining for good, q has collapsed, or strengths and ELBO have settled.
 
     The means may gain long after the strengths have settled: then half the patience decides.

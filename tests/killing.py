@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from kgem.files.store import read_store
 from kgem.answer import artifact
+from kgem.files.store import read_store
 from kgem.runs.run import Run, read_log
 
 
@@ -41,7 +41,7 @@ def work(folder: str, fsyncs: int) -> None:
 
     os.fsync = fatal
     with Run.open(Path(folder)) as run:
-        run.carry_on()
+        run.complete()
 
 
 def starter() -> Callable[..., Any]:

@@ -1,0 +1,55 @@
+"""`kgem resume`: a run that was stopped goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kgem.cli.console import AsJson, plain, say
+from kgem.cli.progress import Progress
+from kgem.cli.results import given_files
+from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
+from kgem.errors import InputError
+
+if TYPE_CHECKING:
+    from kgem.runs.run import Run
+
+__all__ = ["resume"]
+
+
+def resume(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.", show_default=False)
+    ],
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run that was stopped or killed, as if it had not been.
+
+    With as many threads as before, the tables become the same to the last bit.
+    """
+    with Progress("reading the run"), given_files():
+        from kgem.runs.run import Run
+
+        run = Run.open(folder)
+    with run:
+        finished = run.model()
+        if finished is not None:
+            say(f"{plain(folder)}: this run is finished")
+        else:
+            set_threads(run.config, threads)
+            _go_on_in_tensorboard(run)
+            finished = train(run, quiet=quiet)
+    emit_result(finished, folder, as_json, quiet)
+
+
+def _go_on_in_tensorboard(run: Run) -> None:
+    """A run that was begun with TensorBoard goes on so, if it can."""
+    if run.is_in_tensorboard:
+        try:
+            run.show_in_tensorboard()
+        except InputError as error:
+            say(f"warning: {plain(error.what)}: the run goes on without")

@@ -1,0 +1,159 @@
+"""What fit, resume, update and demo share: a run that is carried to its end before the user's eyes, and its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli.console import counted, emit, emit_json, plain, say, table
+from kgem.cli.progress import duration
+from kgem.cli.tables import size, summary
+from kgem.cli.watch import Watch, asked_to_stop
+from kgem.errors import KgemError
+
+if TYPE_CHECKING:
+    from kgem.answer.model import Model
+    from kgem.config import Config
+    from kgem.runs.fitting import Prepared
+    from kgem.runs.run import Run
+
+__all__ = ["INTERRUPTED", "Quiet", "Threads", "emit_result", "result_tables", "say_plan", "set_threads", "train"]
+
+INTERRUPTED = 130  # exit code, as of shells
+_SPLITS = ("valid", "test")
+_FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
+
+
+def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = None) -> Model:
+    """Carry a run to its end, visibly; ends the command if the user stops it.
+
+    `goes_on` tells how to go on then; without it, by kgem resume. `plan`: say first what will be done.
+    """
+    goes_on = goes_on or f"go on: kgem resume {plain(run.folder)}"
+    try:
+        with asked_to_stop() as stop:
+            if plan and not quiet:
+                say_plan(run)
+            with Watch(run, stop, quiet=quiet) as watch:
+                for record in run.epochs():
+                    watch.show(record)
+                    if stop.asked:
+                        run.save()
+                        break
+                else:
+                    return run.finish()
+    except KeyboardInterrupt:
+        say(f"stopped without saving; the last checkpoint is there; {goes_on}")
+        raise typer.Exit(INTERRUPTED) from None
+    except KgemError:
+        say(f"the run is in {plain(run.folder)}")
+        raise
+    say(f"stopped and saved after {counted(len(run.records), 'epoch')}; {goes_on}")
+    raise typer.Exit(INTERRUPTED)
+
+
+def say_plan(run: Run) -> None:
+    """Graph, model, memory and estimated time, before anything long begins."""
+    import torch
+
+    from kgem.data.dataset import SPLITS
+    from kgem.data.stats import fit_memory
+    from kgem.train.budget import epochs_left
+
+    data, config = run.prepared.data, run.config
+    say(summary(data.name, data.n_entities, data.n_relations, {s: len(data.split(s)) for s in SPLITS}))
+    say(_describe_splits(run.prepared))
+    phases = run.fit.phases
+    tables = phases.pretraining.embeddings.tables()
+    parameters = sum(t.numel() for t in tables)
+    need = fit_memory(sum(t.numel() * t.element_size() for t in tables))
+    say(
+        f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
+        f"about {size(need)} of memory; {config.device}, {counted(torch.get_num_threads(), 'thread')}"
+    )
+    done = dict(phases.epochs_spent)
+    left = epochs_left(config, phases.phase, done) if phases.phase in done else 0
+    each = run.fit.seconds_per_epoch()
+    if run.records:
+        say(f"goes on after {counted(len(run.records), 'epoch')}, in phase {phases.phase}")
+    if config.run.time_budget is not None:
+        say(f"about {each:.2g} s an epoch; lengths are chosen to fit into {duration(config.run.time_budget)}")
+    else:
+        less = ", usually less, because phases end when validation no longer gains"
+        say(
+            f"about {each:.2g} s an epoch and at most {left:,} epochs: {duration(1.3 * each * left)}"
+            f"{less if run.prepared.warm is None else ''}"  # an update has its length
+        )
+    say(f"run folder: {plain(run.folder)}")
+    if run.is_in_tensorboard:
+        say(f"to watch it: tensorboard --logdir {plain(run.folder)}")
+
+
+def result_tables(model: Model) -> list[Any]:
+    """What a fit came to."""
+    measured = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
+    rows = [
+        (split, figures["n"], *(f"{figures[name]:.3f}" for name in _FIGURES)) for split, figures in measured.items()
+    ]
+    return [table(["filtered ranks of", "questions", *_FIGURES.values()], rows)] if rows else []
+
+
+def emit_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        overall = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
+        emit_json(
+            {
+                "run": str(folder),
+                "graph": model.data.name,
+                "mode": model.mode,
+                "validation": dict(model.validation),
+                "metrics": overall,
+                "epochs": model.provenance["epochs"],
+                "seconds": model.provenance["seconds"],
+                **_update_document(model),
+            }
+        )
+        return
+    emit(*result_tables(model), *_update_tables(model))
+    if quiet:
+        return
+    spent, place = duration(model.provenance["seconds"] or 0.0), plain(folder)
+    best = f"; mode {model.mode} was best on validation" if model.validation else ""
+    say(f"done in {spent}{best}", f"next: kgem predict {place} --head ... --relation ... ; kgem report {place}")
+
+
+def _update_document(model: Model) -> dict[str, Any]:
+    """Of a run that went on from another: what was new, and MRR before and after on the same facts."""
+    if "update" not in model.provenance:
+        return {}
+    from kgem.runs.update import same_questions
+
+    return {"update": {**model.provenance["update"]["changes"], "same_facts": same_questions(model)}}
+
+
+def _update_tables(model: Model) -> list[Any]:
+    compared = _update_document(model).get("update", {}).get("same_facts", {})
+    rows = [(split, int(c["n"]), f"{c['mrr']:.3f}", f"{c['after']:.3f}") for split, c in compared.items()]
+    columns = ["filtered MRR on the same facts of", "questions", "before", "after"]
+    return ["", table(columns, rows)] if rows else []
+
+
+def set_threads(config: Config, threads: int | None = None) -> Config:
+    """Set torch's threads for this process and write them down, so that a resumed run has as many."""
+    import torch
+
+    from kgem.runs.fitting import record_threads
+
+    torch.set_num_threads(threads or config.run.threads or torch.get_num_threads())
+    return record_threads(config, torch.get_num_threads())
+
+
+def _describe_splits(prepared: Prepared) -> str:
+    data = prepared.data
+    sizes = f"{len(data.train):,} facts to train, {len(data.valid):,} to validate, {len(data.test):,} to test"
+    return sizes if prepared.split is None else f"{sizes}; split at random with seed {prepared.split['seed']}"
