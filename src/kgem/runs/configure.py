@@ -1,0 +1,80 @@
+"""Settings from defaults and what a user changes, checked against what this machine and this kgem have."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from kgem.config import Config
+from kgem.errors import ConfigError
+from kgem.model.scores import get_score
+from kgem.settings import allowed
+from kgem.train.optimizer import OPTIMIZERS
+from kgem.train.phases import PHASES
+
+__all__ = ["check_device", "configure"]
+
+
+def configure(config: Config | None, overrides: Mapping[str, Any]) -> Config:
+    """The settings with some of them changed; keys may be dotted, values nested dicts."""
+    content = (config or Config()).model_dump()
+    for key, value in overrides.items():
+        *sections, name = key.split(".")
+        place = content
+        for section in sections:
+            place = place.get(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(
+                    f"{section!r} of {key!r} is a setting, not a section", remedy="settings are those of kgem.Config"
+                )
+        if sections and not place:
+            raise ConfigError(f"there is no section {'.'.join(sections)!r}", remedy=f"one of {_sections(content)}")
+        both = isinstance(value, Mapping) and isinstance(place.get(name), dict)
+        place[name] = {**place[name], **value} if both else value
+    try:
+        changed = Config.model_validate(content)
+    except ValidationError as error:
+        raise _explain(error) from error
+    get_score(changed.model.score)
+    for phase in PHASES:
+        _check_optimizer(f"{phase}.optimizer", getattr(changed, phase).optimizer)
+    check_device(changed.device)
+    return changed
+
+
+def _check_optimizer(setting: str, name: str) -> None:
+    if name not in OPTIMIZERS:
+        raise ConfigError(f"{setting} = {name!r}: there is no such optimiser", remedy=f"one of {', '.join(OPTIMIZERS)}")
+
+
+def _explain(error: ValidationError) -> ConfigError:
+    """The first thing that is wrong with the settings."""
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        known = [f"{s}.{k}" for s, v in Config().model_dump().items() for k in (v if isinstance(v, dict) else ())]
+        near = difflib.get_close_matches(name, [*known, *Config.model_fields], n=3)
+        remedy = f"did you mean {', '.join(near)}?" if near else "settings are those of kgem.Config"
+        return ConfigError(f"there is no setting {name!r}", remedy=remedy)
+    said = first["msg"].removeprefix("Value error, ")
+    may_be = allowed(*first["loc"])
+    remedy = f"it may be: {may_be}" if may_be else "docs/settings.md says what settings may be"
+    return ConfigError(f"{name} = {first['input']!r}: {said}" if name else said, remedy=remedy)
+
+
+def check_device(device: str) -> None:
+    """An error if nothing can be computed there."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:  # torch built without CUDA asserts
+        raise ConfigError(
+            f"the device {device!r} cannot be used here", remedy="cpu, or cuda where there is a GPU"
+        ) from error
+
+
+def _sections(content: Mapping[str, Any]) -> str:
+    return ", ".join(name for name, value in content.items() if isinstance(value, dict))
