@@ -117,7 +117,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "fit",
         "update",
         "demo",
-        "ask",
+        "predict",
         "strengths",
         "judge",
         "search",

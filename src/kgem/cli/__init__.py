@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import ask, console, data, demo, fit, judge, search, serve, share, strengths, update
+from kgem.cli import console, data, demo, fit, judge, predict, search, serve, share, strengths, update
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -72,8 +72,8 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     fit.fit: "kgem fit graph.tsv --model complex --dim 100 --out runs/a",
     fit.resume: "kgem resume runs/a",
     update.update: "kgem update runs/a new.tsv --out runs/b",
-    ask.predict: "kgem predict runs/a --head France --relation borders --top 5",
-    ask.similar: "kgem similar runs/a France",
+    predict.predict: "kgem predict runs/a --head France --relation borders --top 5",
+    predict.similar: "kgem similar runs/a France",
     strengths.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
     judge.evaluate: "kgem evaluate runs/a --by relation --calibration",
     judge.compare: "kgem compare runs/a runs/b",
