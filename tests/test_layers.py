@@ -119,7 +119,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "demo",
         "predict",
         "strengths",
-        "judge",
+        "evaluate",
         "search",
         "share",
         "serve",

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import console, data, demo, fit, judge, predict, search, serve, share, strengths, update
+from kgem.cli import console, data, demo, evaluate, fit, predict, search, serve, share, strengths, update
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -75,8 +75,8 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     predict.predict: "kgem predict runs/a --head France --relation borders --top 5",
     predict.similar: "kgem similar runs/a France",
     strengths.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
-    judge.evaluate: "kgem evaluate runs/a --by relation --calibration",
-    judge.compare: "kgem compare runs/a runs/b",
+    evaluate.evaluate: "kgem evaluate runs/a --by relation --calibration",
+    evaluate.compare: "kgem compare runs/a runs/b",
     search.search: "kgem search graph.tsv --trials 30 --dim 50",
     share.report: "kgem report runs/a",
     share.export: "kgem export runs/a --to parquet",
