@@ -121,7 +121,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "strengths",
         "evaluate",
         "search",
-        "share",
+        "report",
         "serve",
     ),
 }

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import console, data, demo, evaluate, fit, predict, search, serve, share, strengths, update
+from kgem.cli import console, data, demo, evaluate, fit, predict, report, search, serve, strengths, update
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -78,8 +78,8 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     evaluate.evaluate: "kgem evaluate runs/a --by relation --calibration",
     evaluate.compare: "kgem compare runs/a runs/b",
     search.search: "kgem search graph.tsv --trials 30 --dim 50",
-    share.report: "kgem report runs/a",
-    share.export: "kgem export runs/a --to parquet",
+    report.report: "kgem report runs/a",
+    report.export: "kgem export runs/a --to parquet",
     serve.serve: "kgem serve runs/a --open",
 }
 for _command, _example in _EXAMPLES.items():
