@@ -11,7 +11,7 @@ import typer
 
 from evidence.running import Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
 from kgem.cli.console import emit_text, paragraph, plain, say
-from kgem.cli.results import opened
+from kgem.cli.arguments import opened
 from kgem.cli.search import RANGE
 from kgem.errors import InputError
 

@@ -111,7 +111,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "tables",
         "output",
         "reading",
-        "results",
+        "arguments",
         "data",
         "watch",
         "fit",

@@ -13,7 +13,7 @@ import typer
 from kgem.cli.console import AsJson, emit, emit_json, heading, paragraph, plain, say, table
 from kgem.cli.output import Force, refuse_existing
 from kgem.cli.progress import Progress
-from kgem.cli.results import (
+from kgem.cli.arguments import (
     Device,
     Mode,
     ModeChoice,

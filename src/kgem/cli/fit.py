@@ -13,7 +13,7 @@ from kgem.cli import reading
 from kgem.cli.console import AsJson, counted, emit, emit_json, plain, say, table
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.results import given_files
+from kgem.cli.arguments import given_files
 from kgem.cli.tables import size, summary
 from kgem.cli.watch import Watch, asked_to_stop
 from kgem.errors import ConfigError, InputError, KgemError

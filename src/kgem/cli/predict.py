@@ -12,7 +12,7 @@ import typer
 from kgem.cli.console import AsJson, emit, heading, paragraph, say, table
 from kgem.cli.output import Force, refuse_existing
 from kgem.cli.progress import Progress
-from kgem.cli.results import (
+from kgem.cli.arguments import (
     AsCsv,
     Device,
     Figure,

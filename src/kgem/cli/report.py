@@ -11,7 +11,7 @@ import typer
 from kgem.cli.console import AsJson, emit, emit_json, say
 from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
-from kgem.cli.results import Device, Mode, ModeChoice, Run, given_files, opened
+from kgem.cli.arguments import Device, Mode, ModeChoice, Run, given_files, opened
 
 __all__ = ["export", "report"]
 

@@ -11,7 +11,7 @@ from kgem.cli import reading
 from kgem.cli.console import AsJson, emit, plain, say, table
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.results import AsCsv, Device, Out, Target, percent
+from kgem.cli.arguments import AsCsv, Device, Out, Target, percent
 from kgem.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
-from kgem.cli.results import Device, Run, given_files, opened
+from kgem.cli.arguments import Device, Run, given_files, opened
 from kgem.errors import ConfigError
 
 __all__ = ["serve"]

@@ -10,7 +10,7 @@ import typer
 
 from kgem.cli.console import AsJson, emit, heading, paragraph, plain, say, table
 from kgem.cli.output import Force, refuse_existing
-from kgem.cli.results import AsCsv, Figure, Out, Run, Target, opened, save_figure
+from kgem.cli.arguments import AsCsv, Figure, Out, Run, Target, opened, save_figure
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model

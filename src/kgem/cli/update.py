@@ -13,7 +13,7 @@ from kgem.cli.console import AsJson, counted, plain, say
 from kgem.cli.fit import Quiet, Threads, tell_result, train, use_threads
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress
-from kgem.cli.results import Run, opened
+from kgem.cli.arguments import Run, opened
 from kgem.errors import InputError
 
 if TYPE_CHECKING:
