@@ -89,7 +89,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "report": (
         "figures",
         "html",
-        "samples",
+        "examples",
         "sections",
         "report",
     ),

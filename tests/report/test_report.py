@@ -107,7 +107,7 @@ def test_it_says_what_the_model_says(plain_page: tuple[Model, str]) -> None:
 
 
 def test_sample_questions_are_held_out_facts_and_the_answers_listed_are_not_told(plain_page: tuple[Model, str]) -> None:
-    from kgem.report.samples import samples
+    from kgem.report.examples import samples
 
     model = plain_page[0]
     facts = set(model.data.frame("test").iter_rows())

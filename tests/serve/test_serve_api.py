@@ -13,7 +13,7 @@ import pytest
 from kgem.answer.entity import entity_view
 from kgem.answer.model import Model
 from kgem.errors import FitError
-from kgem.report.samples import calibrated
+from kgem.report.examples import calibrated
 from kgem.runs.review import Review
 from kgem.serve.explorer import Explorer, run_folder
 from serving import HOSTILE, RECORDS, Client, client_of, write_run

@@ -14,7 +14,7 @@ from kgem.files.store import MANIFEST
 from kgem.report import html as page
 from kgem.report import sections as chapters
 from kgem.report.html import Section, esc
-from kgem.report.samples import calibrated, samples
+from kgem.report.examples import calibrated, samples
 from kgem.report.sections import Origin
 from kgem.runs.run import read_log
 

@@ -19,7 +19,7 @@ from kgem.report import figures
 from kgem.report import html as page
 from kgem.report.figures.drawing import duration
 from kgem.report.html import bar, card, details, esc, note, pair, percent, picture, table, tag
-from kgem.report.samples import Sample
+from kgem.report.examples import Sample
 from kgem.settings import to_toml
 
 __all__ = [

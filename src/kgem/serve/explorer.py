@@ -25,7 +25,7 @@ from kgem.data.stats import relation_categories
 from kgem.errors import InputError
 from kgem.evaluate.metrics import Evaluation
 from kgem.report.figures import fit_strengths
-from kgem.report.samples import calibrated
+from kgem.report.examples import calibrated
 from kgem.runs.review import UNDO, Review
 from kgem.runs.run import is_run, read_log
 from kgem.serve.jobs import Job, Jobs, Progress
