@@ -25,7 +25,7 @@ def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def ending(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
     """Exit code and message for an error that a command raises."""
-    with pytest.raises(SystemExit) as stop, console.errors_told():
+    with pytest.raises(SystemExit) as stop, console.report_errors():
         raise error
     said = capsys.readouterr()
     assert said.out == ""

@@ -10,7 +10,22 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import console, data, demo, evaluate, fit, predict, report, search, serve, strengths, update
+from kgem.cli import (
+    compare,
+    console,
+    data,
+    demo,
+    evaluate,
+    export,
+    fit,
+    predict,
+    report,
+    search,
+    serve,
+    similar,
+    strengths,
+    update,
+)
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -25,7 +40,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib import metadata
 
@@ -50,7 +65,7 @@ def _import(names: Sequence[str]) -> None:
 @app.callback()
 def _start(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
     ] = False,
     modules: Annotated[
         list[str] | None,
@@ -73,13 +88,13 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     fit.resume: "kgem resume runs/a",
     update.update: "kgem update runs/a new.tsv --out runs/b",
     predict.predict: "kgem predict runs/a --head France --relation borders --top 5",
-    predict.similar: "kgem similar runs/a France",
+    similar.similar: "kgem similar runs/a France",
     strengths.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
     evaluate.evaluate: "kgem evaluate runs/a --by relation --calibration",
-    evaluate.compare: "kgem compare runs/a runs/b",
+    compare.compare: "kgem compare runs/a runs/b",
     search.search: "kgem search graph.tsv --trials 30 --dim 50",
     report.report: "kgem report runs/a",
-    report.export: "kgem export runs/a --to parquet",
+    export.export: "kgem export runs/a --to parquet",
     serve.serve: "kgem serve runs/a --open",
 }
 for _command, _example in _EXAMPLES.items():
@@ -89,5 +104,5 @@ app.add_typer(data.app, name="data")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script: runs a command and ends the process with its exit code."""
-    with console.errors_told():
+    with console.report_errors():
         app(args=arguments, prog_name="kgem")

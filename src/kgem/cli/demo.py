@@ -11,7 +11,7 @@ from kgem.cli.console import emit, heading, paragraph, plain, say, table
 from kgem.cli.fit import Quiet, result_tables, train, use_threads
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.arguments import percent, percent_range
+from kgem.report.formatting import percent, percent_range
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, counted, emit, emit_json, plain, say, table
+from kgem.cli.console import AsJson, emit, emit_json, plain, say, table
+from kgem.cli.opening import treat_artifacts_as_input
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.arguments import given_files
 from kgem.cli.tables import size, summary
 from kgem.cli.watch import Watch, asked_to_stop
 from kgem.errors import ConfigError, InputError, KgemError
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
@@ -127,7 +128,7 @@ def resume(
 
     With as many threads as before, the tables become the same to the last bit.
     """
-    with Progress("reading the run"), given_files():
+    with Progress("reading the run"), treat_artifacts_as_input():
         from kgem.runs.run import Run
 
         run = Run.open(folder)
@@ -161,7 +162,7 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
         say(f"the run is in {plain(run.folder)}")
         raise
     if model is None:
-        say(f"stopped and saved after {counted(len(run.records), 'epoch')}; {goes_on}")
+        say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}; {goes_on}")
         raise typer.Exit(INTERRUPTED)
     return model
 
@@ -181,13 +182,13 @@ def tell_plan(run: Run) -> None:
     need = fit_memory(sum(t.numel() * t.element_size() for t in tables))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
-        f"about {size(need)} of memory; {config.device}, {counted(_threads(), 'thread')}"
+        f"about {size(need)} of memory; {config.device}, {pluralise(_threads(), 'thread')}"
     )
     done = dict(phases.epochs)
     left = epochs_left(config, phases.phase, done) if phases.phase in done else 0
     each = run.training.seconds_per_epoch()
     if run.records:
-        say(f"goes on after {counted(len(run.records), 'epoch')}, in phase {phases.phase}")
+        say(f"goes on after {pluralise(len(run.records), 'epoch')}, in phase {phases.phase}")
     if config.run.time_budget is not None:
         say(f"about {each:.2g} s an epoch; lengths are chosen to fit into {duration(config.run.time_budget)}")
     else:

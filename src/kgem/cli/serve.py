@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from kgem.cli.arguments import Device, Run
 from kgem.cli.console import plain, say
+from kgem.cli.opening import open_model, treat_artifacts_as_input
 from kgem.cli.progress import Progress
-from kgem.cli.arguments import Device, Run, given_files, opened
 from kgem.errors import ConfigError
 
 __all__ = ["serve"]
@@ -37,8 +38,8 @@ def serve(
 
     check_host(host, allow_remote)
     with bound(host, port) as listening:
-        model = opened(run, device)
-        with Progress("getting ready"), given_files():
+        model = open_model(run, device)
+        with Progress("getting ready"), treat_artifacts_as_input():
             explorer = prepared(model, run)
         for problem in explorer.review.problems:
             say(f"warning: {plain(problem)}")

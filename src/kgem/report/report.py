@@ -13,8 +13,8 @@ from kgem.errors import ArtifactError, InputError
 from kgem.files.store import MANIFEST
 from kgem.report import html as page
 from kgem.report import sections as chapters
-from kgem.report.html import Section, esc
 from kgem.report.examples import calibrated, samples
+from kgem.report.html import Section, esc
 from kgem.report.sections import Origin
 from kgem.runs.run import read_log
 

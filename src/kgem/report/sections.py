@@ -17,9 +17,9 @@ from kgem.evaluate.calibration import Calibration
 from kgem.evaluate.metrics import Evaluation, Metrics
 from kgem.report import figures
 from kgem.report import html as page
+from kgem.report.examples import Sample
 from kgem.report.figures.drawing import duration
 from kgem.report.html import bar, card, details, esc, note, pair, percent, picture, table, tag
-from kgem.report.examples import Sample
 from kgem.settings import to_toml
 
 __all__ = [

@@ -24,8 +24,8 @@ from kgem.data.index import Vocabulary
 from kgem.data.stats import relation_categories
 from kgem.errors import InputError
 from kgem.evaluate.metrics import Evaluation
-from kgem.report.figures import fit_strengths
 from kgem.report.examples import calibrated
+from kgem.report.figures import fit_strengths
 from kgem.runs.review import UNDO, Review
 from kgem.runs.run import is_run, read_log
 from kgem.serve.jobs import Job, Jobs, Progress

@@ -1,0 +1,60 @@
+"""`kgem export`: a model for other programs to use."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kgem.cli.arguments import Mode, ModeChoice, Run
+from kgem.cli.console import AsJson, emit, emit_json, say
+from kgem.cli.opening import open_model
+from kgem.cli.output import Force, folder_of_files, refuse_taken
+from kgem.cli.progress import Progress
+
+__all__ = ["export"]
+
+
+class FormatChoice(StrEnum):
+    """What other programs read."""
+
+    parquet = "parquet"
+    npz = "npz"
+    word2vec = "word2vec"
+    pykeen = "pykeen"
+
+
+def export(
+    run: Run,
+    to: Annotated[FormatChoice, typer.Option(help="For which programs.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.", show_default=False)
+    ] = None,
+    mode: Mode = ModeChoice.auto,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the tables of a model with their labels for other programs.
+
+    parquet: label, frequency, strength and vector per row. npz: NumPy arrays. word2vec: text, as gensim reads it.
+    pykeen: the weights of a PyKEEN model, its ids, and how to load them. No file is a pickle.
+    """
+    model = open_model(run)
+    from kgem.answer.artifact import find_model
+    from kgem.runs.export import FORMATS
+    from kgem.runs.export import export as write_tables
+
+    place = find_model(run)
+    target = out or (run / "export" / to if place != run else run.with_name(f"{run.absolute().name}-{to}"))
+    refuse_taken(target, force)
+    with Progress(f"writing {to}"), folder_of_files(target) as fresh:
+        write_tables(model, fresh, to, mode)
+        names = sorted(path.name for path in fresh.iterdir())
+    files = [str(target / name) for name in names]
+    say(f"mode {model.resolve(mode)}; {FORMATS[to].about}")
+    if as_json:
+        emit_json({"format": str(to), "mode": model.resolve(mode), "files": files})
+    else:
+        emit(*files)
