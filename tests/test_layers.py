@@ -90,6 +90,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "formatting",
         "figures",
         "html",
+        "history",
+        "calibration",
         "examples",
         "sections",
         "report",

@@ -12,7 +12,7 @@ import pytest
 from kgem.serve import page
 from kgem.serve.explorer import Explorer
 from kgem.serve.guard import BODY, HEADERS, QUERY, is_loopback, may_host
-from kgem.serve.server import address_of, bound
+from kgem.serve.server import address_of, bind_socket
 from serving import HOSTILE, Client, client_of, write_run
 
 DECISION = {"head": "e10", "relation": "r0", "tail": "e11", "decision": "accept", "kind": "missing"}
@@ -308,7 +308,7 @@ def test_no_path_reaches_a_file_that_is_not_of_the_page(client: Client, path: st
 
 
 def test_the_page_and_its_files(client: Client) -> None:
-    files = page.files_of()
+    files = page.read_files()
     index = client.get("/")
     assert index.content == files["index.html"].content and index.headers["content-type"] == "text/html; charset=utf-8"
     for name, file in files.items():
@@ -325,8 +325,8 @@ def test_files_of_unknown_types_are_not_served(tmp_path: Path) -> None:
     (tmp_path / "js").mkdir()
     for name in ("a.js", "js/b.js", "c.py", "d.js~", ".hidden"):
         (tmp_path / name).write_text("x")
-    assert set(page.files_of(tmp_path)) == {"a.js", "js/b.js"}
-    assert page.files_of(tmp_path / "nothing") == {}
+    assert set(page.read_files(tmp_path)) == {"a.js", "js/b.js"}
+    assert page.read_files(tmp_path / "nothing") == {}
 
 
 def test_labels_come_back_as_they_are(client: Client) -> None:
@@ -336,7 +336,7 @@ def test_labels_come_back_as_they_are(client: Client) -> None:
 
 
 def test_addresses_to_open() -> None:
-    with bound("0.0.0.0", 0) as anywhere, bound("localhost", 0) as here:
+    with bind_socket("0.0.0.0", 0) as anywhere, bind_socket("localhost", 0) as here:
         assert address_of(anywhere) == f"http://127.0.0.1:{anywhere.getsockname()[1]}/"
         assert address_of(here).startswith(("http://127.0.0.1:", "http://[::1]:"))
 

@@ -130,12 +130,10 @@ def _to_document(
 
 
 def _measure_calibration(model: Model, split: str, mode: str) -> Calibration:
-    from kgem.evaluate.calibration import measure
+    from kgem.report.calibration import measure_calibration
 
-    data = model.data
     with Progress("measuring calibration"):
-        facts = data.reciprocal(data.split(split))
-        return measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode))
+        return measure_calibration(model, split, mode)
 
 
 def _tabulate_calibration(measured: Calibration) -> Any:

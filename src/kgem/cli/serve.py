@@ -34,13 +34,13 @@ def serve(
     each on disk before the page shows it. Ctrl-C stops the server.
     """
     _check_extra()
-    from kgem.serve.server import answer, bound, check_host, prepared
+    from kgem.serve.server import answer, bind_socket, check_host, prepare_explorer
 
     check_host(host, allow_remote)
-    with bound(host, port) as listening:
+    with bind_socket(host, port) as listening:
         model = open_model(run, device)
         with Progress("getting ready"), treat_artifacts_as_input():
-            explorer = prepared(model, run)
+            explorer = prepare_explorer(model, run)
         for problem in explorer.review.problems:
             say(f"warning: {plain(problem)}")
 
