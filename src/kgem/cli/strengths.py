@@ -64,13 +64,11 @@ def strengths(
 def _draw(model: Model, kind: KindChoice) -> Any:
     from kgem.report.figures import strengths_figure
 
-    data = model.data
-    learned = model.learned.entities if kind == KindChoice.entities else model.learned.relations
-    counts = data.entity_counts if kind == KindChoice.entities else data.relation_counts
-    labels = data.entities.labels if kind == KindChoice.entities else data.relations.labels
-    return strengths_figure(
-        learned.cpu().double().numpy(), counts, labels, what=kind.value.removesuffix("s").replace("tie", "ty")
-    )
+    data, learned = model.data, model.learned
+    if kind == KindChoice.entities:
+        return strengths_figure(learned.entities.cpu().double().numpy(), data.entity_counts, data.entities.labels)
+    strengths = learned.relations.cpu().double().numpy()
+    return strengths_figure(strengths, data.relation_counts, data.relations.labels, what="relation")
 
 
 def _list_symbols(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:

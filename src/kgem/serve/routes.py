@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Body, Depends, Query, Request
 from starlette.responses import Response
 
+from kgem.answer.entity import EntityView
 from kgem.serve import schema
 from kgem.serve.explorer import Explorer
 from kgem.serve.jobs import Job
@@ -89,7 +90,7 @@ async def predict(at: At, given: Annotated[schema.PredictParams, Query()]) -> Re
     return reply(await at.compute(at.explorer.predict, *question, given.top, given.new_only, given.mode))
 
 
-@router.get("/entity", responses=describe(schema.EntityReply, 404))
+@router.get("/entity", responses=describe(EntityView, 404))
 async def entity(at: At, given: Annotated[schema.EntityParams, Query()]) -> Response:
     """One entity as a whole: facts, what is expected of it, neighbours, strength."""
     return reply(await at.compute(at.explorer.entity, given.label, given.limit))

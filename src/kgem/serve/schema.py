@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from kgem.answer.entity import KnownFact
-from kgem.answer.missing import ScoredFact
 from kgem.answer.predict import Answer, Similar
 from kgem.evaluate.metrics import Metrics
 from kgem.serve.explorer import MOST_FACTS
@@ -18,7 +16,6 @@ __all__ = [
     "CurvesReply",
     "DecisionReply",
     "EntityParams",
-    "EntityReply",
     "ErrorReply",
     "FactsParams",
     "FactsReply",
@@ -196,17 +193,6 @@ class PredictionReply(BaseModel):
     temperature: float
     entropy: float | None
     answers: list[Answer]
-
-
-class EntityReply(BaseModel):
-    label: str
-    frequency: int
-    strength: float
-    strength_quantile: float
-    facts: list[KnownFact]
-    total_facts: int
-    expected: list[ScoredFact]
-    similar: list[Similar]
 
 
 class SimilarReply(BaseModel):
