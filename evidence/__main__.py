@@ -1,7 +1,7 @@
 """`python -m evidence`: make and show our results."""
 
 from evidence.commands import app
-from kgem.cli.console import errors_told
+from kgem.cli.console import report_errors
 
-with errors_told():
+with report_errors():
     app(prog_name="python -m evidence")

@@ -11,7 +11,7 @@ import typer
 
 from evidence.running import Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
 from kgem.cli.console import emit_text, paragraph, plain, say
-from kgem.cli.results import opened
+from kgem.cli.opening import open_model
 from kgem.cli.search import RANGE
 from kgem.errors import InputError
 
@@ -422,7 +422,7 @@ def _model(cell: Document, device: str) -> Model:
     if not folder.is_dir():
         remedy = f"run from the folder that it is seen from, or make it again: {cell['command']} --force"
         raise InputError(f"the run of {cell['name']} is not there", where=str(folder), remedy=remedy)
-    return opened(folder, device)
+    return open_model(folder, device)
 
 
 def _command(name: str, key: tuple[str, str, int], seeds: Sequence[int], more: Sequence[str] = ()) -> str:

@@ -50,7 +50,7 @@ def html_page(title: str, lead: str, tables: Sequence[Table]) -> str:
         page.Section(f"t{place}", table.title, table.title, page.card(table.html()))
         for place, table in enumerate(tables)
     ]
-    return page.page(title, page.esc(lead), "", sections, "", wide=True)
+    return page.assemble_page(title, page.esc(lead), "", sections, "", wide=True)
 
 
 def mean_and_spread(values: Sequence[float], digits: int = 3) -> str:

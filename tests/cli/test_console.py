@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def ending(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
     """Exit code and message for an error that a command raises."""
-    with pytest.raises(SystemExit) as stop, console.errors_told():
+    with pytest.raises(SystemExit) as stop, console.report_errors():
         raise error
     said = capsys.readouterr()
     assert said.out == ""
@@ -63,11 +64,10 @@ def test_help_of_every_command_has_an_example(words: list[str], capsys: pytest.C
     assert f"Example: kgem {' '.join(words)}" in capsys.readouterr().out
 
 
-def all_errors(kind: type[KgemError] = KgemError) -> list[type[KgemError]]:
-    return [kind] + [each for child in kind.__subclasses__() for each in all_errors(child)]
+ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, KgemError)]
 
 
-@pytest.mark.parametrize("kind", all_errors())
+@pytest.mark.parametrize("kind", ERRORS)
 def test_own_errors_are_one_message_and_their_exit_code(
     kind: type[KgemError], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,13 +170,13 @@ def test_long_work_shows_lines_with_the_time_left(capsys: pytest.CaptureFixture[
         counted.advance(3)
         time.sleep(0.1)
     out, err = capsys.readouterr()
-    assert out == "" and err.splitlines()[0] == "counting: 75%, about 1 s left"
+    assert out == "" and re.search(r"counting.*75%.*\b1 s\b", err)
     with progress.Progress("guessing", expected=100):
         time.sleep(0.1)
-    assert "guessing: 0%, about 1 min 40 s left" in capsys.readouterr().err
+    assert re.search("guessing.*0%.*1 min 40 s", capsys.readouterr().err)
     with progress.Progress("waiting"):
         time.sleep(0.1)
-    assert "waiting: under a second so far" in capsys.readouterr().err
+    assert re.search("waiting.*under a second", capsys.readouterr().err)
 
 
 def test_a_guess_that_runs_out_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_guess_that_runs_out_claims_nothing(monkeypatch: pytest.MonkeyPatch) -
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 60)
     assert shown.share is not None and shown.share < 1
-    assert shown.line == "reading: 1 min 0 s so far"
+    assert "1 min 0 s" in shown.line and "%" not in shown.line
 
 
 def test_downloads_count_each_file_anew() -> None:

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from kgem.cli import demo, watch
-from kgem.cli.console import counted
 from kgem.cli.watch import Watch
 from kgem.config import Config
 from kgem.errors import ArtifactError
 from kgem.files.store import read_store
+from kgem.report.formatting import pluralise
 from kgem.runs.run import Run, read_log
 from kgem.settings import read_toml
 from obvious import random_graph
@@ -139,10 +139,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(kgem: Kgem, monkeypatch: pytest.Monk
         interrupt(pressed, epoch)
         code, out, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)
     assert code == 130 and out == ""
-    assert f"stopped and saved after {counted(epoch, 'epoch')}; go on: kgem resume a" in err
+    assert f"stopped and saved after {pluralise(epoch, 'epoch')}; go on: kgem resume a" in err
     assert signal.getsignal(signal.SIGINT) is before
     code, _, err = kgem("resume", "a")
-    assert code == 0 and f"goes on after {counted(epoch, 'epoch')}" in err
+    assert code == 0 and f"goes on after {pluralise(epoch, 'epoch')}" in err
     assert all(torch.equal(t, tables("whole")[name]) for name, t in tables("a").items())
     assert len(read_log(Path("a"))) == EPOCHS
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from kgem.errors import ConfigError, InputError
+from kgem.errors import InputError
 from kgem.evaluate.calibration import reliability
 from kgem.report.figures import (
     counts_figure,
@@ -23,7 +23,6 @@ from kgem.report.figures import (
     figure_svg,
     fit_strengths,
     learning_curves,
-    prior_figure,
     reliability_figure,
     save_figure,
     strengths_figure,
@@ -53,7 +52,6 @@ FIGURES = {
     "counts": lambda: counts_figure(COUNTS, COUNTS[:20]),
     "strengths": lambda: strengths_figure(STRENGTHS, COUNTS, [f"e{i}" for i in range(300)]),
     "dense": lambda: strengths_figure(np.tile(STRENGTHS, 10), np.tile(COUNTS, 10)),
-    "prior": prior_figure,
     "curves": lambda: learning_curves(records()),
     "elbo": lambda: elbo_figure(records(), m_step_from=3),
     "reliability": lambda: reliability_figure(reliability(SHARES, RIGHT, 10), reliability(SHARES**2, RIGHT, 10)),
@@ -99,13 +97,13 @@ def test_svg_is_deterministic_and_refers_to_nothing_outside(name: str) -> None:
 
 def test_files_of_equal_figures_are_equal(tmp_path: Path) -> None:
     for end in ("png", "svg"):
-        one, two = (save_figure(prior_figure(), tmp_path / f"{i}.{end}").read_bytes() for i in (1, 2))
+        one, two = (save_figure(FIGURES["counts"](), tmp_path / f"{i}.{end}").read_bytes() for i in (1, 2))
         assert one == two
 
 
 def test_no_pyplot_and_no_settings_are_left_behind() -> None:
     before = dict(matplotlib.rcParams)
-    figure_svg(prior_figure())
+    figure_svg(FIGURES["counts"]())
     assert dict(matplotlib.rcParams) == before
     code = (
         "import sys, kgem.report.figures as f; assert 'matplotlib' not in sys.modules and 'torch' not in sys.modules; "
@@ -117,9 +115,9 @@ def test_no_pyplot_and_no_settings_are_left_behind() -> None:
 def test_saving_refuses_what_it_cannot_do_and_leaves_files_alone(tmp_path: Path) -> None:
     for name in ("a.pdf", "a"):
         with pytest.raises(InputError, match="svg"):
-            save_figure(prior_figure(), tmp_path / name)
+            save_figure(FIGURES["counts"](), tmp_path / name)
     with pytest.raises(InputError, match="cannot be written"):
-        save_figure(prior_figure(), tmp_path / "missing" / "a.svg")
+        save_figure(FIGURES["counts"](), tmp_path / "missing" / "a.svg")
     assert not list(tmp_path.iterdir())
 
 
@@ -195,19 +193,6 @@ def test_counts_are_sorted_and_the_unseen_are_told() -> None:
     np.testing.assert_array_equal(y, seen[np.asarray(x) - 1])
     assert f"{(COUNTS == 0).sum()} never in training" in left.texts[0].get_text()
     figure_svg(counts_figure([0, 0], []))
-
-
-@pytest.mark.parametrize("p", [2, 3])
-def test_priors_are_densities(p: int) -> None:
-    lines = prior_figure((5.0, 0.5), p).axes[0].lines
-    for line, strength in zip(lines, (0.5, 5.0), strict=True):
-        x, y = (np.asarray(values) for values in line.get_data())
-        assert y.sum() * (x[1] - x[0]) == pytest.approx(1, abs=0.01 if p == 3 else 0.04)
-        np.testing.assert_allclose(y / y.max(), np.exp(-strength / p * np.abs(x) ** p), atol=1e-6)
-    with pytest.raises(InputError):
-        prior_figure(())
-    with pytest.raises(ConfigError):
-        prior_figure(p=4)
 
 
 def test_learning_curves_put_phases_one_after_another() -> None:

@@ -11,10 +11,14 @@ import polars as pl
 import pytest
 
 from kgem.answer.model import Model
+from kgem.answer.predict import MEANING
 from kgem.data.dataset import Dataset
 from kgem.errors import ArtifactError, InputError
-from kgem.report.html import esc, percent
-from kgem.report.report import Origin, check_target, default_target, read_origin, report_html, write_report
+from kgem.report.examples import draw_examples
+from kgem.report.formatting import percent
+from kgem.report.history import RunHistory, find_run, read_history
+from kgem.report.html import esc
+from kgem.report.report import check_target, default_target, report_html, write_report
 from kgem.settings import to_toml
 from small_models import random_model
 
@@ -61,12 +65,12 @@ def hostile_model() -> Model:
 @pytest.fixture(scope="module")
 def plain_page() -> tuple[Model, str]:
     model = random_model(dtype="float32")
-    return model, report_html(model, Origin(records=LOG, versions={"kgem": "9"}, hashes={"a.json": "0" * 64}))
+    return model, report_html(model, RunHistory(records=LOG, versions={"kgem": "9"}, hashes={"a.json": "0" * 64}))
 
 
 @pytest.fixture(scope="module")
 def hostile_page() -> str:
-    return report_html(hostile_model(), Origin(records=LOG))
+    return report_html(hostile_model(), RunHistory(records=LOG))
 
 
 @pytest.mark.parametrize("which", ["plain", "hostile"])
@@ -97,7 +101,7 @@ def test_it_says_what_the_model_says(plain_page: tuple[Model, str]) -> None:
     shown = " ".join(Page(text).text)
     result = model.evaluate("test")
     assert f"{result.mrr:.3f}" in shown and f"{result.hits_at_10:.0%}" in shown
-    assert model.data.content_hash in shown and "which tail, given that there is one" in shown
+    assert model.data.content_hash in shown and MEANING["tail"] in shown
     assert all(f"{mrr:.3f}" in shown for mrr in model.validation.values())
     strongest = model.data.entities[int(model.learned.entities.argmax())]
     assert strongest in shown and "0" * 64 in shown and "kgem 9" in shown
@@ -106,20 +110,20 @@ def test_it_says_what_the_model_says(plain_page: tuple[Model, str]) -> None:
     assert to_toml(model.config).splitlines()[-1].split("=")[0] in shown
 
 
-def test_sample_questions_are_held_out_facts_and_the_answers_listed_are_not_told(plain_page: tuple[Model, str]) -> None:
-    from kgem.report.samples import samples
-
+def test_example_questions_are_held_out_facts_and_the_answers_listed_are_not_told(
+    plain_page: tuple[Model, str],
+) -> None:
     model = plain_page[0]
     facts = set(model.data.frame("test").iter_rows())
-    asked = list(samples(model, "test", "point"))
+    asked = list(draw_examples(model, "test", "point"))
     assert 0 < len(asked) <= 8
-    for sample in asked:
-        head, relation, _ = sample.prediction.query
-        assert (head, relation, sample.tail) in facts
-        assert all(answer.known in (None, "test") for answer in sample.answers)
-        if sample.rank == 1:
-            others = [a.label for a in sample.answers if a.known == "test" and a.label != sample.tail]
-            assert sample.tail in [a.label for a in sample.answers[: 1 + len(others)]]
+    for example in asked:
+        head, relation, _ = example.prediction.query
+        assert (head, relation, example.tail) in facts
+        assert all(answer.known in (None, "test") for answer in example.answers)
+        if example.rank == 1:
+            others = [a.label for a in example.answers if a.known == "test" and a.label != example.tail]
+            assert example.tail in [a.label for a in example.answers[: 1 + len(others)]]
 
 
 def test_a_graph_without_test_or_validation_facts_has_a_report_too() -> None:
@@ -127,7 +131,7 @@ def test_a_graph_without_test_or_validation_facts_has_a_report_too() -> None:
     for valid in (whole.valid, whole.valid[:0]):
         data = Dataset("g", whole.entities, whole.relations, whole.train, valid, whole.test[:0])
         text = report_html(random_model(data, validation={}, temperatures={}, provenance={}))
-        assert ("no log of this fit" in text) and f"filtered, {'valid' if len(valid) else 'train'}" in text
+        assert 'id="curves-' not in text and f"filtered, {'valid' if len(valid) else 'train'}" in text
 
 
 def test_what_the_run_folder_tells(tmp_path: Path) -> None:
@@ -137,21 +141,23 @@ def test_what_the_run_folder_tells(tmp_path: Path) -> None:
     (run / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in LOG))
     (run / "config.toml").write_text("seed = 77\n")
     model.save(run / "model")
-    origin = read_origin(run)
-    assert list(origin.records) == LOG and origin.config == "seed = 77\n"
-    assert origin.versions and "torch" in origin.versions and origin.hashes and "model.json" in origin.hashes
+    history = read_history(run)
+    assert list(history.records) == LOG and history.config == "seed = 77\n"
+    assert history.versions and "torch" in history.versions and history.hashes and "model.json" in history.hashes
+    (run / "graph").mkdir()
+    (run / "graph" / "manifest.json").write_text('{"kind": "kgem-run"}')
     assert default_target(run) == run / "report.html" == default_target(run / "model")
     assert write_report(run) == run / "report.html" and "seed = 77" in (run / "report.html").read_text("utf-8")
     (run / "log.jsonl").write_text("nonsense\n")
-    with pytest.raises(ArtifactError, match="log, settings or manifest"):
-        read_origin(run)
+    with pytest.raises(ArtifactError, match="run"):
+        read_history(run)
     model.save(tmp_path / "alone")
-    assert read_origin(tmp_path / "alone").records == []
+    assert find_run(tmp_path / "alone") is None and read_history(tmp_path / "alone").records == []
     assert default_target(tmp_path / "alone") == tmp_path / "alone-report.html"
-    with pytest.raises(InputError, match="HTML"):
+    with pytest.raises(InputError, match=r"report\.pdf"):
         check_target(tmp_path / "report.pdf")
 
 
 def test_small_numbers_are_not_nothing() -> None:
-    assert [percent(x) for x in (1.0, 0.4567, 0.0123, 1e-5)] == ["100%", "46%", "1.2%", "&lt; 0.1%"]
+    assert [percent(x) for x in (1.0, 0.4567, 0.0123, 1e-5)] == ["100%", "46%", "1.2%", "< 0.1%"]
     assert esc("a<b>\u200f'\"") == "a&lt;b&gt;\\u{200f}&#x27;&quot;"

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from small_models import random_model
 
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
 from kgem.runs.export import FORMATS, HOW, PYKEEN, export
+from small_models import random_model
 
 SCORES = [(score, reciprocal) for score in PYKEEN for reciprocal in (True, False)]
 OTHER_PYTHON = Path(__file__).parents[2] / ".venv-pykeen" / "bin" / "python"

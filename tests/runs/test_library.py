@@ -13,23 +13,23 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from small_models import random_model
 
 import kgem
+from kgem.answer.fitted import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError, DatasetError
+from kgem.evaluate import validation as validating
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
-from kgem.evaluate import validation as validating
 from kgem.evaluate.validation import make_validator
 from kgem.runs import mode_choice
 from kgem.runs.configure import configure
-from kgem.answer.fitted import MODES
 from kgem.runs.fitting import prepare
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.run import Run
 from obvious import random_graph
+from small_models import random_model
 
 QUICK: dict[str, Any] = {
     "pretrain": {"epochs": 3},

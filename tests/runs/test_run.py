@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 import torch
-from killing import same, starter, tables
 
 from driving import stop_after
-from kgem.files import store
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError, RunBusy
 from kgem.files import checkpoints as checkpoint
-from kgem.settings import to_toml
-from kgem.runs.configure import configure
+from kgem.files import store
 from kgem.runs import run as running
-from kgem.train.budget import epochs_left, longest, within_budget
+from kgem.runs.configure import configure
 from kgem.runs.fitting import Prepared, fit
+from kgem.runs.run import Run, check_free, find_origin, is_run, read_log
+from kgem.settings import to_toml
 from kgem.train import driver
-from kgem.runs.run import Run, check_free, is_run, find_origin, read_log
+from kgem.train.budget import epochs_left, longest, within_budget
+from killing import same, starter, tables
 from obvious import random_graph
 
 PHASES = {"epochs": 3, "patience": 50, "batch_size": 40}

@@ -14,25 +14,26 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from killing import same, starter, tables
-from small_models import random_model
 
 import kgem
 from driving import stop_after
+from kgem.answer.model import Model
 from kgem.data.dataset import Dataset, IntArray
-from kgem.model.generate import generate
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
+from kgem.model.generate import generate
+from kgem.report.history import read_history
+from kgem.report.report import report_html
 from kgem.runs.configure import configure
 from kgem.runs.fitting import fit
-from kgem.runs.update import new_folder, plan_update, read_delta, same_questions, update
-from kgem.answer.model import Model
-from kgem.report.report import read_origin, report_html
 from kgem.runs.review import Review
 from kgem.runs.run import Run, find_origin, read_log
+from kgem.runs.update import new_folder, plan_update, read_delta, same_questions, update
+from killing import same, starter, tables
 from obvious import random_graph
+from small_models import random_model
 
 GRAPH = random_graph()
 PHASE = {"epochs": 2, "batch_size": 40}
@@ -246,7 +247,7 @@ def test_a_run_has_everything_and_comes_to_what_the_library_does(model: Model, w
     with Run.open(whole) as run:
         found = run.model()
         assert found is not None and found.provenance["update"]["changes"]["new_relations"] == 1
-    page = report_html(found, read_origin(whole))
+    page = report_html(found, read_history(whole))
     assert "kgem update" in page and "went on from an earlier one" in page
 
 

@@ -16,7 +16,7 @@ from kgem.answer.model import Model
 from kgem.data.dataset import Dataset
 from kgem.serve.app import create_app
 from kgem.serve.explorer import Explorer
-from kgem.serve.server import address_of, bound
+from kgem.serve.server import address_of, bind_socket
 from small_models import random_model
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        listening = bound("127.0.0.1", self.port)
+        listening = bind_socket("127.0.0.1", self.port)
         self.port, self.address = listening.getsockname()[1], address_of(listening)
         config = uvicorn.Config(
             create_app(Explorer(self.model, self.folder)),

@@ -13,9 +13,10 @@ import pytest
 from kgem.answer.entity import entity_view
 from kgem.answer.model import Model
 from kgem.errors import FitError
-from kgem.report.samples import calibrated
+from kgem.report.calibration import measure_calibration
+from kgem.report.history import find_run
 from kgem.runs.review import Review
-from kgem.serve.explorer import Explorer, run_folder
+from kgem.serve.explorer import Explorer
 from serving import HOSTILE, RECORDS, Client, client_of, write_run
 
 
@@ -150,7 +151,7 @@ def test_figures_are_measured_in_the_background(client: Client, explorer: Explor
         assert same(found, {"state": "ready", **explorer.model.evaluate(split).to_dict()})
         assert same(
             ready(client, "calibration", split=split),
-            {"state": "ready", **calibrated(explorer.model, split, "point").to_dict()},
+            {"state": "ready", **measure_calibration(explorer.model, split, "point").to_dict()},
         )
 
 
@@ -252,7 +253,7 @@ def test_a_decision_must_be_of_the_right_kind(client: Client, explorer: Explorer
     refused = client.post("/api/review", json={**fact, "decision": "accept", "kind": "missing"})
     assert refused.status_code == 409 and refused.json()["error"]["kind"] == "wrong-kind"
     refused = client.post("/api/review", json={**missing_fact(client), "decision": "reject", "kind": "doubtful"})
-    assert refused.status_code == 409 and "does not have" in refused.json()["error"]["message"]
+    assert refused.status_code == 409 and refused.json()["error"]["kind"] == "wrong-kind"
     assert not explorer.review.path.exists()
     assert client.post("/api/review", json={**fact, "decision": "reject", "kind": "doubtful"}).status_code == 200
     assert explorer.review.rejected("doubtful") == [tuple(fact.values())]
@@ -302,10 +303,10 @@ def test_a_line_that_was_cut_off_is_told(client: Client, explorer: Explorer) -> 
 
 def test_the_review_is_in_the_run_folder_whatever_part_of_it_is_given(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
-    assert run_folder(tmp_path / "run") == tmp_path / "run"
+    assert find_run(tmp_path / "run") == tmp_path / "run"
     (tmp_path / "run" / "graph").mkdir()
     (tmp_path / "run" / "graph" / "manifest.json").write_text('{"kind": "kgem-run"}')
-    assert run_folder(tmp_path / "run" / "model") == run_folder(tmp_path / "run") == tmp_path / "run"
+    assert find_run(tmp_path / "run" / "model") == find_run(tmp_path / "run") == tmp_path / "run"
 
 
 def test_the_description_has_every_address_and_no_page_of_others(client: Client) -> None:

@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from kgem.serve.jobs import Busy, Jobs, Progress
+from kgem.evaluate.ranking import OnProgress
+from kgem.serve.jobs import Busy, Jobs
 from kgem.serve.thinning import even_sample
 
 
@@ -41,7 +42,7 @@ def test_the_oldest_results_are_forgotten() -> None:
 def test_failed_work_is_begun_anew_when_asked_for_again() -> None:
     jobs, outcomes = Jobs(), [ValueError("no"), 5]
 
-    def work(progress: Progress) -> int:
+    def work(progress: OnProgress) -> int:
         outcome = outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -72,7 +73,7 @@ def test_no_more_may_wait_than_there_is_room_for() -> None:
 def test_patient_work_lets_others_pass_at_each_sign_of_progress() -> None:
     jobs, begun, go_on = Jobs(), threading.Event(), threading.Event()
 
-    def long(progress: Progress) -> str:
+    def long(progress: OnProgress) -> str:
         begun.set()
         assert go_on.wait(20)
         progress(1, 2)
@@ -93,7 +94,7 @@ def test_patient_work_lets_others_pass_at_each_sign_of_progress() -> None:
 def test_stopping_does_not_wait_for_long_work() -> None:
     jobs, begun = Jobs(), threading.Event()
 
-    def endless(progress: Progress) -> None:
+    def endless(progress: OnProgress) -> None:
         while True:
             progress(1, 2)
             begun.set()

@@ -12,7 +12,7 @@ import pytest
 from kgem.serve import page
 from kgem.serve.explorer import Explorer
 from kgem.serve.guard import BODY, HEADERS, QUERY, is_loopback, may_host
-from kgem.serve.server import address_of, bound
+from kgem.serve.server import address_of, bind_socket
 from serving import HOSTILE, Client, client_of, write_run
 
 DECISION = {"head": "e10", "relation": "r0", "tail": "e11", "decision": "accept", "kind": "missing"}
@@ -225,34 +225,34 @@ def test_a_body_is_counted_whatever_length_it_says(client: Client) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "kind", "says"),
     [
-        ("predict", 422, "bad-parameter", "two of head"),
-        ("predict?head=e10&relation=r0&tail=e11", 422, "bad-parameter", "two of head"),
-        ("predict?head=e10&relation=nothing", 404, "unknown-label", "no relation"),
-        ("predict?head=e10&relation=r0&top=0", 422, "bad-parameter", "top: "),
-        ("predict?head=e10&relation=r0&top=1001", 422, "bad-parameter", "top: "),
-        ("predict?head=e10&relation=r0&top=1e400", 422, "bad-parameter", "top: "),
-        ("predict?head=e10&relation=r0&top=99999999999999999999999", 422, "bad-parameter", "top: "),
-        ("predict?head=e10&relation=r0&mode=best", 422, "bad-parameter", "mode: "),
-        ("predict?head=e10&relation=r0&new_only=perhaps", 422, "bad-parameter", "new_only: "),
-        ("predict?head=e10&relation=r0&sort=up", 422, "bad-parameter", "no parameter 'sort'"),
-        (f"predict?relation=r0&head={'x' * 4097}", 422, "bad-parameter", "head: "),
-        ("predict?head=%ff%fe&relation=r0", 404, "unknown-label", "no entity"),
-        ("predict?head=%00&relation=r0", 404, "unknown-label", "no entity"),
-        ("entity", 422, "bad-parameter", "label: "),
-        ("entity?label=", 422, "bad-parameter", "label: "),
-        ("entity?label=nobody", 404, "unknown-label", "no entity"),
-        ("entity?label=e10&limit=-1", 422, "bad-parameter", "limit: "),
-        ("similar?entity=nobody", 404, "unknown-label", "no entity"),
-        ("entities?limit=0", 422, "bad-parameter", "limit: "),
-        (f"entities?q={'x' * 257}", 422, "bad-parameter", "q: "),
-        ("strengths?limit=20001", 422, "bad-parameter", "limit: "),
-        ("metrics?split=all", 422, "bad-parameter", "split: "),
-        ("missing?relation=nothing", 404, "unknown-label", "no relation"),
-        ("doubtful?top=1001", 422, "bad-parameter", "top: "),
-        (f"entities?{'q=x&' * (QUERY // 4 + 1)}", 414, "too-long", "longer than"),
-        ("", 404, "not-found", "nothing"),
-        ("about/", 404, "not-found", "nothing"),
-        ("../about", 404, "not-found", "nothing"),
+        ("predict", 422, "bad-parameter", "head"),
+        ("predict?head=e10&relation=r0&tail=e11", 422, "bad-parameter", "head"),
+        ("predict?head=e10&relation=nothing", 404, "unknown-label", "nothing"),
+        ("predict?head=e10&relation=r0&top=0", 422, "bad-parameter", "top"),
+        ("predict?head=e10&relation=r0&top=1001", 422, "bad-parameter", "top"),
+        ("predict?head=e10&relation=r0&top=1e400", 422, "bad-parameter", "top"),
+        ("predict?head=e10&relation=r0&top=99999999999999999999999", 422, "bad-parameter", "top"),
+        ("predict?head=e10&relation=r0&mode=best", 422, "bad-parameter", "mode"),
+        ("predict?head=e10&relation=r0&new_only=perhaps", 422, "bad-parameter", "new_only"),
+        ("predict?head=e10&relation=r0&sort=up", 422, "bad-parameter", "sort"),
+        (f"predict?relation=r0&head={'x' * 4097}", 422, "bad-parameter", "head"),
+        ("predict?head=%ff%fe&relation=r0", 404, "unknown-label", "entity"),
+        ("predict?head=%00&relation=r0", 404, "unknown-label", "entity"),
+        ("entity", 422, "bad-parameter", "label"),
+        ("entity?label=", 422, "bad-parameter", "label"),
+        ("entity?label=nobody", 404, "unknown-label", "nobody"),
+        ("entity?label=e10&limit=-1", 422, "bad-parameter", "limit"),
+        ("similar?entity=nobody", 404, "unknown-label", "nobody"),
+        ("entities?limit=0", 422, "bad-parameter", "limit"),
+        (f"entities?q={'x' * 257}", 422, "bad-parameter", "q"),
+        ("strengths?limit=20001", 422, "bad-parameter", "limit"),
+        ("metrics?split=all", 422, "bad-parameter", "split"),
+        ("missing?relation=nothing", 404, "unknown-label", "nothing"),
+        ("doubtful?top=1001", 422, "bad-parameter", "top"),
+        (f"entities?{'q=x&' * (QUERY // 4 + 1)}", 414, "too-long", "query"),
+        ("", 404, "not-found", ""),
+        ("about/", 404, "not-found", ""),
+        ("../about", 404, "not-found", ""),
     ],
 )
 def test_one_clear_error_for_each_kind_of_bad_request(
@@ -308,7 +308,7 @@ def test_no_path_reaches_a_file_that_is_not_of_the_page(client: Client, path: st
 
 
 def test_the_page_and_its_files(client: Client) -> None:
-    files = page.files_of()
+    files = page.read_files()
     index = client.get("/")
     assert index.content == files["index.html"].content and index.headers["content-type"] == "text/html; charset=utf-8"
     for name, file in files.items():
@@ -325,8 +325,8 @@ def test_files_of_unknown_types_are_not_served(tmp_path: Path) -> None:
     (tmp_path / "js").mkdir()
     for name in ("a.js", "js/b.js", "c.py", "d.js~", ".hidden"):
         (tmp_path / name).write_text("x")
-    assert set(page.files_of(tmp_path)) == {"a.js", "js/b.js"}
-    assert page.files_of(tmp_path / "nothing") == {}
+    assert set(page.read_files(tmp_path)) == {"a.js", "js/b.js"}
+    assert page.read_files(tmp_path / "nothing") == {}
 
 
 def test_labels_come_back_as_they_are(client: Client) -> None:
@@ -336,7 +336,7 @@ def test_labels_come_back_as_they_are(client: Client) -> None:
 
 
 def test_addresses_to_open() -> None:
-    with bound("0.0.0.0", 0) as anywhere, bound("localhost", 0) as here:
+    with bind_socket("0.0.0.0", 0) as anywhere, bind_socket("localhost", 0) as here:
         assert address_of(anywhere) == f"http://127.0.0.1:{anywhere.getsockname()[1]}/"
         assert address_of(here).startswith(("http://127.0.0.1:", "http://[::1]:"))
 

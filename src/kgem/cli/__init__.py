@@ -10,7 +10,23 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli import ask, console, data, demo, fit, judge, resume, search, serve, share, strengths, update
+from kgem.cli import (
+    compare,
+    console,
+    data,
+    demo,
+    evaluate,
+    export,
+    fit,
+    predict,
+    report,
+    resume,
+    search,
+    serve,
+    similar,
+    strengths,
+    update,
+)
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -25,7 +41,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib import metadata
 
@@ -50,7 +66,7 @@ def _import(names: Sequence[str]) -> None:
 @app.callback()
 def _start(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
     ] = False,
     modules: Annotated[
         list[str] | None,
@@ -72,14 +88,14 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     fit.fit: "kgem fit graph.tsv --model complex --dim 100 --out runs/a",
     resume.resume: "kgem resume runs/a",
     update.update: "kgem update runs/a new.tsv --out runs/b",
-    ask.predict: "kgem predict runs/a --head France --relation borders --top 5",
-    ask.similar: "kgem similar runs/a France",
+    predict.predict: "kgem predict runs/a --head France --relation borders --top 5",
+    similar.similar: "kgem similar runs/a France",
     strengths.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
-    judge.evaluate: "kgem evaluate runs/a --by relation --calibration",
-    judge.compare: "kgem compare runs/a runs/b",
+    evaluate.evaluate: "kgem evaluate runs/a --by relation --calibration",
+    compare.compare: "kgem compare runs/a runs/b",
     search.search: "kgem search graph.tsv --trials 30 --dim 50",
-    share.report: "kgem report runs/a",
-    share.export: "kgem export runs/a --to parquet",
+    report.report: "kgem report runs/a",
+    export.export: "kgem export runs/a --to parquet",
     serve.serve: "kgem serve runs/a --open",
 }
 for _command, _example in _EXAMPLES.items():
@@ -89,5 +105,5 @@ app.add_typer(data.app, name="data")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script: runs a command and ends the process with its exit code."""
-    with console.errors_told():
+    with console.report_errors():
         app(args=arguments, prog_name="kgem")

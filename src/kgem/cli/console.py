@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AsJson",
     "can_draw",
-    "counted",
     "emit",
     "emit_bytes",
     "emit_json",
     "emit_text",
-    "errors_told",
     "heading",
     "paragraph",
     "plain",
+    "report_errors",
     "say",
     "table",
 ]
@@ -61,11 +60,6 @@ def plain(text: object) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text))
 
 
-def counted(number: int, what: str) -> str:
-    """1 epoch, 2 epochs."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
-
-
 def emit(*things: Any) -> None:
     """Print to stdout what was asked for: text or rich's tables."""
     _print(sys.stdout, things)
@@ -75,29 +69,29 @@ def emit_json(value: Any) -> None:
     """Print a value to stdout as JSON."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False)
-    with _while_read(sys.stdout):
+    with _ignore_closed_pipe(sys.stdout):
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
 
 def emit_text(text: str) -> None:
     """Print text to stdout as it is, control characters of labels included: for programs."""
-    with _while_read(sys.stdout):
+    with _ignore_closed_pipe(sys.stdout):
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
 def emit_bytes(file: Path) -> None:
     """Copy a file to stdout as it is."""
-    with _while_read(sys.stdout), file.open("rb") as content:
+    with _ignore_closed_pipe(sys.stdout), file.open("rb") as content:
         shutil.copyfileobj(content, sys.stdout.buffer)
         sys.stdout.flush()
 
 
 def say(*things: Any) -> None:
     """Print to stderr: what happens, what was found on the way."""
-    told = sys.stderr.isatty()
-    _print(sys.stderr, [paragraph(thing) if told and isinstance(thing, str) else thing for thing in things])
+    wrap = sys.stderr.isatty()
+    _print(sys.stderr, [paragraph(thing) if wrap and isinstance(thing, str) else thing for thing in things])
 
 
 def can_draw() -> bool:
@@ -138,7 +132,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, left: int = 
 
 
 @contextmanager
-def errors_told() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Whatever is raised inside ends the process with one message and its exit code; no traceback.
 
     KGEM_DEBUG=1 shows the traceback as well.
@@ -181,13 +175,13 @@ def _cell(value: Any) -> str:
 
 
 def _print(file: IO[str], things: Sequence[Any]) -> None:
-    with _while_read(file):
+    with _ignore_closed_pipe(file):
         for thing in things:
-            file.write(thing + "\n" if isinstance(thing, str) else _rendered(thing, file))
+            file.write(thing + "\n" if isinstance(thing, str) else _render(thing, file))
         file.flush()
 
 
-def _rendered(thing: Any, file: IO[str]) -> str:
+def _render(thing: Any, file: IO[str]) -> str:
     """A table or text as rich shows it on this file; labels may look like markup and are taken as they are."""
     from rich.console import Console
     from rich.text import Text
@@ -203,7 +197,7 @@ def _rendered(thing: Any, file: IO[str]) -> str:
 
 
 @contextmanager
-def _while_read(file: IO[str]) -> Iterator[None]:
+def _ignore_closed_pipe(file: IO[str]) -> Iterator[None]:
     """Goes on without this output when nobody reads it any more, as behind `| head`; exit codes stay what they are."""
     try:
         yield

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, counted, emit, emit_bytes, emit_json, plain, say, table
+from kgem.cli.console import AsJson, emit, emit_bytes, emit_json, plain, say, table
 from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
 from kgem.errors import ConfigError, InputError, TriplesError
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     import polars as pl
@@ -152,7 +153,7 @@ def convert(
     else:
         names = _write_file(frames, Path(out), name, keep)
     facts = {split: len(frame) for split, frame in frames.items()}
-    say(f"{counted(sum(facts.values()), 'fact')} -> {', '.join(map(plain, names))}")
+    say(f"{pluralise(sum(facts.values()), 'fact')} -> {', '.join(map(plain, names))}")
     if as_json:
         emit_json({"facts": facts, "files": names})
 

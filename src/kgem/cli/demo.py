@@ -10,8 +10,8 @@ import typer
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.results import percent, percent_range
 from kgem.cli.training import Quiet, result_tables, set_threads, train
+from kgem.report.formatting import percent, percent_range
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model

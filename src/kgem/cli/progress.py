@@ -47,6 +47,10 @@ class Progress:
         """So much more of `total` is done."""
         self.done += amount
 
+    def count(self, done: int, total: int) -> None:
+        """So much of `total` is done; hears it from work that counts itself."""
+        self.done, self.total = done, total
+
     def __enter__(self) -> Progress:
         self._begin = time.monotonic()
         self._thread.start()

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.console import counted, plain, say
+from kgem.cli.console import plain, say
 from kgem.cli.progress import Download, Progress
 from kgem.errors import InputError
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     import polars as pl
@@ -162,7 +163,7 @@ def tell(reports: Iterable[ReadReport]) -> None:
         }
         if any(gone.values()):
             parts = ", ".join(f"{n:,} {why}" for why, n in gone.items() if n)
-            rows, facts = counted(report.rows_read, "row"), counted(report.kept, "fact")
+            rows, facts = pluralise(report.rows_read, "row"), pluralise(report.kept, "fact")
             say(f"{plain(report.source)}: {rows}, {facts} kept; left out: {parts}")
         for problem in report.problems[:_SHOWN]:
             say(f"  {problem.line}: {plain(problem.reason)}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kgem.cli.console import AsJson, plain, say
+from kgem.cli.opening import treat_artifacts_as_input
 from kgem.cli.progress import Progress
-from kgem.cli.results import given_files
 from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
 from kgem.errors import InputError
 
@@ -31,7 +31,7 @@ def resume(
 
     With as many threads as before, the tables become the same to the last bit.
     """
-    with Progress("reading the run"), given_files():
+    with Progress("reading the run"), treat_artifacts_as_input():
         from kgem.runs.run import Run
 
         run = Run.open(folder)

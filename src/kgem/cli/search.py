@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
+from kgem.cli.arguments import AsCsv, Device, Out
 from kgem.cli.console import AsJson, emit, plain, say, table
+from kgem.cli.destination import Destination
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.results import AsCsv, Device, Out, Target, percent
 from kgem.errors import InputError
+from kgem.report.formatting import percent
 
 if TYPE_CHECKING:
     from kgem.evaluate.metrics import Metrics
@@ -60,7 +62,7 @@ def search(
 
     Every trial is a complete training with the strengths of Eq. 6, on the engine that 'kgem fit' uses.
     """
-    target = Target(as_json, as_csv, out, force)
+    destination = Destination(as_json, as_csv, out, force)
     data = reading.load(graph, how)
     from kgem.evaluate.validation import make_validator
     from kgem.runs.configure import configure
@@ -92,11 +94,11 @@ def search(
             on_trial=heard,
         )
     tested = _tested(prepared, found)
-    if not target.table:
+    if not destination.is_table:
         rows = [trial.to_dict() for trial in found.trials]
         cost = {"epochs": found.epochs, "seconds": found.seconds}
         test = None if tested is None else vars(tested)
-        target.put({"best": found.best.to_dict(), "test": test, "cost": cost, "trials": rows}, rows, TRIALS)
+        destination.write({"best": found.best.to_dict(), "test": test, "cost": cost, "trials": rows}, rows, TRIALS)
         return
     ordered = sorted(found.trials, key=lambda trial: -math.inf if trial.mrr is None else trial.mrr, reverse=True)
     cells = [

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from kgem.cli.arguments import Device, RunFolder
 from kgem.cli.console import plain, say
+from kgem.cli.opening import open_model, treat_artifacts_as_input
 from kgem.cli.progress import Progress
-from kgem.cli.results import Device, Run, given_files, opened
 from kgem.errors import ConfigError
 
 __all__ = ["serve"]
@@ -18,7 +19,7 @@ NEEDED = ("fastapi", "uvicorn")
 
 
 def serve(
-    run: Run,
+    run: RunFolder,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     allow_remote: Annotated[
@@ -33,13 +34,13 @@ def serve(
     each on disk before the page shows it. Ctrl-C stops the server.
     """
     _check_extra()
-    from kgem.serve.server import answer, bound, check_host, prepared
+    from kgem.serve.server import answer, bind_socket, check_host, prepare_explorer
 
     check_host(host, allow_remote)
-    with bound(host, port) as listening:
-        model = opened(run, device)
-        with Progress("getting ready"), given_files():
-            explorer = prepared(model, run)
+    with bind_socket(host, port) as listening:
+        model = open_model(run, device)
+        with Progress("getting ready"), treat_artifacts_as_input():
+            explorer = prepare_explorer(model, run)
         for problem in explorer.review.problems:
             say(f"warning: {plain(problem)}")
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kgem.cli.arguments import AsCsv, Figure, Out, RunFolder
 from kgem.cli.console import AsJson, emit, heading, paragraph, plain, say, table
+from kgem.cli.destination import Destination, save_figure
+from kgem.cli.opening import open_model
 from kgem.cli.output import Force, refuse_existing
-from kgem.cli.results import AsCsv, Figure, Out, Run, Target, opened, save_figure
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
@@ -29,7 +31,7 @@ class KindChoice(StrEnum):
 
 
 def strengths(
-    run: Run,
+    run: RunFolder,
     top: Annotated[int, typer.Option(min=1, help="How many of the most, and of the least regularised to list.")] = TOP,
     of: Annotated[KindChoice | None, typer.Option(help="Only these.", show_default=False)] = None,
     figure: Figure = None,
@@ -43,35 +45,33 @@ def strengths(
     A high strength keeps a vector near zero. The ratio compares it with what the symbol's frequency would suggest: 2
     means twice as strong as symbols of that frequency are on average. JSON, CSV and files have every symbol.
     """
-    target = Target(as_json, as_csv, out, force)
+    destination = Destination(as_json, as_csv, out, force)
     if figure is not None:
         refuse_existing(figure, force)
-    model = opened(run)
+    model = open_model(run)
     kinds = [of] if of else list(KindChoice)
-    groups = {kind.value: _strength_rows(model, kind) for kind in kinds}
+    groups = {kind.value: _list_symbols(model, kind) for kind in kinds}
     if figure is not None:
-        save_figure(lambda: _strength_figure(model, kinds[0]), figure)
-    if not target.table:
+        save_figure(_draw(model, kinds[0]), figure)
+    if not destination.is_table:
         every = [row for rows, _ in groups.values() for row in rows]
-        target.put({kind: {**fit, "symbols": rows} for kind, (rows, fit) in groups.items()}, every, COLUMNS)
+        destination.write({kind: {**fit, "symbols": rows} for kind, (rows, fit) in groups.items()}, every, COLUMNS)
         return
     for place, (kind, (rows, fit)) in enumerate(groups.items()):
-        _emit_strengths(kind, rows, fit, top, place > 0)
+        _emit_tables(kind, rows, fit, top, place > 0)
 
 
-def _strength_figure(model: Model, kind: KindChoice) -> Any:
+def _draw(model: Model, kind: KindChoice) -> Any:
     from kgem.report.figures import strengths_figure
 
-    data = model.data
-    learned = model.learned.entities if kind == KindChoice.entities else model.learned.relations
-    counts = data.entity_counts if kind == KindChoice.entities else data.relation_counts
-    labels = data.entities.labels if kind == KindChoice.entities else data.relations.labels
-    return strengths_figure(
-        learned.cpu().double().numpy(), counts, labels, what=kind.value.removesuffix("s").replace("tie", "ty")
-    )
+    data, learned = model.data, model.learned
+    if kind == KindChoice.entities:
+        return strengths_figure(learned.entities.cpu().double().numpy(), data.entity_counts, data.entities.labels)
+    strengths = learned.relations.cpu().double().numpy()
+    return strengths_figure(strengths, data.relation_counts, data.relations.labels, what="relation")
 
 
-def _strength_rows(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+def _list_symbols(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
     """All symbols, the most regularised first, and how strengths follow frequency."""
     import numpy as np
 
@@ -97,13 +97,13 @@ def _strength_rows(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]]
     return rows, {"slope": None if flat else fit.slope, "proportional": fit.c}
 
 
-def _emit_strengths(
+def _emit_tables(
     kind: str, rows: Sequence[dict[str, Any]], fit: dict[str, float | None], top: int, space: bool
 ) -> None:
     columns = [kind, "strength", "facts", "ratio"]
 
     def cells(some: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        return [(_symbol(row), f"{row['strength']:.3g}", row["frequency"], f"{row['ratio']:.2f}") for row in some]
+        return [(_write_label(row), f"{row['strength']:.3g}", row["frequency"], f"{row['ratio']:.2f}") for row in some]
 
     most, least = rows[:top], rows[::-1][: min(top, max(0, len(rows) - top))]
     emit(heading(f"The most regularised {kind}", space=space), table(columns, cells(most)))
@@ -113,5 +113,5 @@ def _emit_strengths(
         say(paragraph(f"{kind}: strength grows like frequency to the power {fit['slope']:.2f} (1 is the usual rule)"))
 
 
-def _symbol(row: dict[str, Any]) -> str:
+def _write_label(row: dict[str, Any]) -> str:
     return f"{plain(row['label'])}{'⁻¹' if row['kind'] == 'reciprocal' else ''}"

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.console import counted, emit, emit_json, plain, say, table
+from kgem.cli.console import emit, emit_json, plain, say, table
 from kgem.cli.progress import duration
 from kgem.cli.tables import size, summary
 from kgem.cli.watch import Watch, asked_to_stop
 from kgem.errors import KgemError
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
@@ -53,7 +54,7 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
     except KgemError:
         say(f"the run is in {plain(run.folder)}")
         raise
-    say(f"stopped and saved after {counted(len(run.records), 'epoch')}; {goes_on}")
+    say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}; {goes_on}")
     raise typer.Exit(INTERRUPTED)
 
 
@@ -74,13 +75,13 @@ def say_plan(run: Run) -> None:
     need = fit_memory(sum(t.numel() * t.element_size() for t in tables))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
-        f"about {size(need)} of memory; {config.device}, {counted(torch.get_num_threads(), 'thread')}"
+        f"about {size(need)} of memory; {config.device}, {pluralise(torch.get_num_threads(), 'thread')}"
     )
     done = dict(phases.epochs_spent)
     left = epochs_left(config, phases.phase, done) if phases.phase in done else 0
     each = run.fit.seconds_per_epoch()
     if run.records:
-        say(f"goes on after {counted(len(run.records), 'epoch')}, in phase {phases.phase}")
+        say(f"goes on after {pluralise(len(run.records), 'epoch')}, in phase {phases.phase}")
     if config.run.time_budget is not None:
         say(f"about {each:.2g} s an epoch; lengths are chosen to fit into {duration(config.run.time_budget)}")
     else:

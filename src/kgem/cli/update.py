@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, counted, plain, say
+from kgem.cli.arguments import RunFolder
+from kgem.cli.console import AsJson, plain, say
+from kgem.cli.opening import open_model
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress
-from kgem.cli.results import Run, opened
 from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
 from kgem.errors import InputError
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     from kgem.data.growth import Changes
@@ -26,7 +28,7 @@ _SHOWN = 5  # new labels told
 
 @reading.reads
 def update(
-    folder: Run,
+    folder: RunFolder,
     facts: Annotated[
         str | None,
         typer.Argument(
@@ -68,7 +70,7 @@ def update(
     changed = _overrides({"device": device, "run.threads": threads}, overrides or [], time_budget)
     if out is not None:
         _check_target(out, folder, force)
-    model = opened(folder)
+    model = open_model(folder)
     delta = _read(facts, remove, how, quiet)
     with Progress("preparing"):
         from kgem.runs.run import Run
@@ -117,25 +119,25 @@ def _read(facts: str | None, remove: str | None, how: reading.How, quiet: bool) 
 def _describe(changes: Changes, delta: Delta, quiet: bool) -> Iterator[str]:
     """What is new, what was known, and what does not happen."""
     if not quiet:
-        yield f"new: {counted(changes.total_new, 'fact')}{_by_split(changes.new)}"
+        yield f"new: {pluralise(changes.total_new, 'fact')}{_by_split(changes.new)}"
         kinds = ((("entity", "entities"), changes.entities), (("relation", "relations"), changes.relations))
         for names, labels in kinds:
             if labels:
                 yield f"new: {len(labels):,} {names[len(labels) != 1]}: {_some(labels)}"
         if changes.known:
-            yield f"known already: {counted(changes.known, 'fact')}"
+            yield f"known already: {pluralise(changes.known, 'fact')}"
         if changes.repeated:
-            yield f"given for two splits: {counted(changes.repeated, 'fact')}; the first split counts"
+            yield f"given for two splits: {pluralise(changes.repeated, 'fact')}; the first split counts"
         if changes.total_removed:
-            yield f"removed: {counted(changes.total_removed, 'fact')}{_by_split(changes.removed)}"
+            yield f"removed: {pluralise(changes.total_removed, 'fact')}{_by_split(changes.removed)}"
         if delta.review is not None:
             learned, dropped, rest = (delta.review[name] for name in ("learned", "dropped", "without_effect"))
             yield f"review: {learned:,} proposals accepted, {dropped:,} facts rejected, {rest:,} further decisions"
     for split, n in changes.held_out.items():
         if n:
-            yield f"warning: {counted(n, 'fact')} in {split} already: left there"
+            yield f"warning: {pluralise(n, 'fact')} in {split} already: left there"
     if changes.absent:
-        yield f"warning: {counted(changes.absent, 'fact')} to remove that the graph does not have"
+        yield f"warning: {pluralise(changes.absent, 'fact')} to remove that the graph does not have"
     yield from (f"warning: {plain(warning)}" for warning in delta.warnings)
 
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kgem.cli.console import can_draw, counted, plain, say
+from kgem.cli.console import can_draw, plain, say
 from kgem.cli.progress import BETWEEN_LINES, duration
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     from kgem.runs.run import Run
@@ -109,7 +110,7 @@ class Watch(logging.Handler):
             return
         best = "" if self._best is None else f", best MRR {self._best:.3f}"
         took = duration(time.monotonic() - self._phase_began)
-        epochs = counted(self._done[self._phase], "epoch")
+        epochs = pluralise(self._done[self._phase], "epoch")
         if self._bars is None:
             say(f"{NAMES[self._phase]}: {epochs}, {took}{best}")
         else:
@@ -147,7 +148,7 @@ class Watch(logging.Handler):
         for phase, name in NAMES.items():
             before = self._done[phase]  # by a process that was stopped
             over = before and phase != self._run.fit.phases.phase
-            told = counted(before, "epoch") if over else ""
+            told = pluralise(before, "epoch") if over else ""
             self._tasks[phase] = self._bars.add_task(name, total=1, completed=int(over), told=told)
         self._bars.start()
 

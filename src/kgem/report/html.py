@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Section",
+    "assemble_page",
     "bar",
     "card",
     "details",
     "esc",
     "note",
-    "page",
     "pair",
-    "percent",
     "picture",
     "preformatted",
     "table",
@@ -47,13 +46,6 @@ def esc(text: object) -> str:
     """Text from a graph or a user as HTML: no markup, no character that hides or reorders."""
     shown = "".join(c if unicodedata.category(c) not in _HIDDEN else f"\\u{{{ord(c):x}}}" for c in str(text))
     return html.escape(shown, quote=True)
-
-
-def percent(share: float) -> str:
-    """A probability as people read it; what is small is not rounded to nothing."""
-    if share >= 0.0995:
-        return f"{share:.0%}"
-    return f"{share:.1%}" if share >= 0.0005 else "&lt; 0.1%"
 
 
 def bar(share: float) -> str:
@@ -123,7 +115,9 @@ def tiles(numbers: Mapping[str, tuple[str, str]]) -> str:
     return f'<dl class="tiles">{"".join(each)}</dl>'
 
 
-def page(title: str, lead: str, head: str, sections: Sequence[Section], footer: str, *, wide: bool = False) -> str:
+def assemble_page(
+    title: str, lead: str, head: str, sections: Sequence[Section], footer: str, *, wide: bool = False
+) -> str:
     """The whole page; `title` is text, the rest is HTML. A `wide` one is for tables with many columns."""
     template = Template(resources.files("kgem.report").joinpath(_TEMPLATE).read_text(encoding="utf-8"))
     pieces: dict[str, Any] = {

@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-from kgem.answer.artifact import find_model
 from kgem.answer.model import Model, load
 from kgem.data.streams import writing
-from kgem.errors import ArtifactError, InputError
-from kgem.files.store import MANIFEST
-from kgem.report import html as page
-from kgem.report import sections as chapters
-from kgem.report.html import Section, esc
-from kgem.report.samples import calibrated, samples
-from kgem.report.sections import Origin
-from kgem.runs.run import read_log
+from kgem.errors import InputError
+from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
+from kgem.report.examples import draw_examples
+from kgem.report.history import RunHistory, find_run, read_history
+from kgem.report.html import Section, assemble_page, esc
+from kgem.report.sections import (
+    render_calibration,
+    render_graph,
+    render_headline,
+    render_learning,
+    render_predictions,
+    render_quality,
+    render_repetition,
+    render_strengths,
+)
 
-__all__ = ["Origin", "check_target", "default_target", "read_origin", "report_html", "write_report"]
-
-
-def read_origin(folder: Path) -> Origin:
-    """The log, the settings and the hashes beside a model; what is not there is left out."""
-    place = find_model(folder)
-    run = place.parent if place != folder or (place.parent / "log.jsonl").is_file() else None
-    try:
-        manifest = json.loads((place / MANIFEST).read_bytes())
-        versions = json.loads((place / "model.json").read_bytes()).get("versions", {})
-        hashes = {name: record["sha256"] for name, record in manifest["files"].items()}
-        records = [record for record in read_log(run) if "phase" in record] if run else []
-        return Origin(records, _config(run), {"kgem": str(manifest["kgem"]), **versions}, hashes)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"log, settings or manifest are not what kgem writes: {error}"
-        raise ArtifactError(what, where=str(folder), remedy="restore them from a copy, or fit again") from error
-
-
-def _config(run: Path | None) -> str | None:
-    path = None if run is None else run / "config.toml"
-    return path.read_text(encoding="utf-8") if path is not None and path.is_file() else None
+__all__ = ["check_target", "default_target", "report_html", "write_report"]
 
 
 def write_report(
@@ -55,60 +40,57 @@ def write_report(
     """
     run = Path(folder)
     path = target or default_target(run)
-    content = report_html(model or load(run), read_origin(run), mode, step=step)
+    content = report_html(model or load(run), read_history(run), mode, step=step)
     with writing(path) as file:
         file.write(content.encode())
     return path
 
 
 def report_html(
-    model: Model, origin: Origin | None = None, mode: str = "auto", *, step: Callable[[str], None] | None = None
+    model: Model, history: RunHistory | None = None, mode: str = "auto", *, step: Callable[[str], None] | None = None
 ) -> str:
     """The page, self-contained: no script, nothing loaded from anywhere."""
-    origin, tell = origin or Origin(), step or (lambda _: None)
+    history, tell = history or RunHistory(), step or (lambda _: None)
     chosen = model.resolve(mode)
     split = next((name for name in ("test", "valid", "train") if len(model.data.split(name))), "train")
     tell("ranking")
     evaluation = model.evaluate(split, chosen)
     tell("calibration")
-    calibration = calibrated(model, split, chosen)
+    calibration = measure_calibration(model, split, chosen, most=ENOUGH_FACTS)
     tell("predictions")
-    asked = list(samples(model, split, chosen))
+    examples = list(draw_examples(model, split, chosen))
     tell("figures")
     sections = [
-        Section("predictions", "Predictions", "What it predicts", chapters.predictions(asked, split)),
-        Section("quality", "Quality", "How good it is", chapters.quality(model, evaluation, split, chosen)),
+        Section("predictions", "Predictions", "What it predicts", render_predictions(examples, split)),
+        Section("quality", "Quality", "How good it is", render_quality(model, evaluation, split, chosen)),
         Section(
             "calibration",
             "Calibration",
             "How far to trust the probabilities",
-            chapters.trust(calibration, chosen, split),
+            render_calibration(calibration, chosen, split),
         ),
-        Section("strengths", "Strengths", "What the regularisers learned", chapters.strengths(model)),
-        Section("learning", "Learning", "How it learned", chapters.learning(model, origin)),
-        Section("graph", "Graph", "The graph", chapters.graph(model)),
-        Section("repeat", "Repeat", "How to repeat it", chapters.repeat(model, origin)),
+        Section("strengths", "Strengths", "What the regularisers learned", render_strengths(model)),
+        Section("learning", "Learning", "How it learned", render_learning(model, history)),
+        Section("graph", "Graph", "The graph", render_graph(model)),
+        Section("repeat", "Repeat", "How to repeat it", render_repetition(model, history)),
     ]
     settings = model.config.model
     lead = (
         f"{esc(settings.score)} embeddings in {settings.dim} dimensions, {len(model.data.train):,} training facts, "
         f"answers from mode <b>{chosen}</b>"
     )
-    kgem = (origin.versions or {}).get("kgem", "")
+    kgem = (history.versions or {}).get("kgem", "")
     footer = (
         f"Made by kgem {esc(kgem)}. This page loads nothing and runs no scripts: it can be kept, mailed and printed."
     )
-    return page.page(model.data.name, lead, chapters.tiles(model, evaluation, calibration, split), sections, footer)
+    headline = render_headline(model, evaluation, calibration, split)
+    return assemble_page(model.data.name, lead, headline, sections, footer)
 
 
 def default_target(folder: Path) -> Path:
     """report.html in a run folder; beside a model that stands alone."""
-    place = find_model(folder)
-    if place != folder:
-        return folder / "report.html"
-    if place.name == "model" and (place.parent / "config.toml").is_file():
-        return place.parent / "report.html"
-    return place.with_name(f"{place.name}-report.html")
+    run = find_run(folder)
+    return folder.with_name(f"{folder.name}-report.html") if run is None else run / "report.html"
 
 
 def check_target(target: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,39 +14,29 @@ from kgem.data.dataset import SPLITS
 from kgem.evaluate.calibration import Calibration
 from kgem.evaluate.metrics import Evaluation, Metrics
 from kgem.report import figures
-from kgem.report import html as page
-from kgem.report.figures.drawing import duration
-from kgem.report.html import bar, card, details, esc, note, pair, percent, picture, table, tag
-from kgem.report.samples import Sample
+from kgem.report.examples import Example
+from kgem.report.figures.drawing import rough_duration
+from kgem.report.formatting import METRICS, answer_ranges, metric_cells, percent, pluralise
+from kgem.report.history import RunHistory
+from kgem.report.html import bar, card, details, esc, note, pair, picture, preformatted, table, tag, tiles
 from kgem.settings import to_toml
 
 __all__ = [
-    "Origin",
-    "graph",
-    "learning",
-    "predictions",
-    "quality",
-    "repeat",
-    "strengths",
-    "tiles",
-    "trust",
+    "render_calibration",
+    "render_graph",
+    "render_headline",
+    "render_learning",
+    "render_predictions",
+    "render_quality",
+    "render_repetition",
+    "render_strengths",
 ]
 
 RELATIONS = 25  # in the table of relations
 SYMBOLS = 8  # most and least regularised
 
 
-@dataclass(frozen=True)
-class Origin:
-    """What a run folder tells beyond its model."""
-
-    records: Sequence[Mapping[str, Any]] = ()  # one per epoch
-    config: str | None = None  # config.toml
-    versions: Mapping[str, str] | None = None
-    hashes: Mapping[str, str] | None = None  # sha256 by file
-
-
-def tiles(model: Fitted, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
+def render_headline(model: Fitted, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
     seconds, epochs = model.provenance.get("seconds"), model.provenance.get("epochs")
     spent = sum(epochs.values()) if isinstance(epochs, Mapping) else 0
     overall = evaluation.overall
@@ -59,24 +47,24 @@ def tiles(model: Fitted, evaluation: Evaluation, calibration: Calibration, split
         "Calibration error": (f"{calibration.ece:.3f}", f"ECE; {calibration.ece_before:.3f} as trained"),
     }
     if isinstance(seconds, int | float):
-        numbers["Fitted in"] = (esc(duration(seconds)), f"{spent:,} epochs, no search" if spent else "no search")
-    return page.tiles(numbers)
+        numbers["Fitted in"] = (esc(rough_duration(seconds)), f"{spent:,} epochs, no search" if spent else "no search")
+    return tiles(numbers)
 
 
-def predictions(samples: Sequence[Sample], split: str) -> str:
+def render_predictions(examples: Sequence[Example], split: str) -> str:
     about = (
         f"Questions drawn at random from the {split} facts{', which the fit never saw' * (split == 'test')}. Answers "
         "that training or validation has are not listed, though they have their share of the probability, which says "
         f"<b>{esc(MEANING['tail'])}</b>. The ranges, of probability and rank, are those that nine of ten samples of "
         "the posterior give."
     )
-    return note(about) + pair(*(_sample_card(sample, split) for sample in samples))
+    return note(about) + pair(*(_render_example(example, split) for example in examples))
 
 
-def _sample_card(sample: Sample, split: str) -> str:
-    head, relation, _ = sample.prediction.query
-    rows = "".join(_answer(answer, answer.known == split, split) for answer in sample.answers)
-    verdict = f"held out: <b>{esc(sample.tail)}</b>, rank {sample.rank:,}"
+def _render_example(example: Example, split: str) -> str:
+    head, relation, _ = example.prediction.query
+    rows = "".join(_render_answer(answer, answer.known == split, split) for answer in example.answers)
+    verdict = f"held out: <b>{esc(example.tail)}</b>, rank {example.rank:,}"
     return card(
         f'<p class="ask">{esc(head)} · {esc(relation)} · <b>?</b></p>',
         f'<ol class="answers">{rows}</ol>',
@@ -84,40 +72,26 @@ def _sample_card(sample: Sample, split: str) -> str:
     )
 
 
-def _answer(answer: Answer, right: bool, split: str) -> str:
-    doubt = ""
-    if None not in (answer.low, answer.high, answer.rank_low, answer.rank_high):
-        shares = _range(percent(answer.low or 0.0), percent(answer.high or 0.0))
-        doubt = f"{shares} · rank {_range(f'{answer.rank_low:,}', f'{answer.rank_high:,}')} · "
-    seen = f"{answer.frequency:,} training fact{'s' * (answer.frequency != 1)}"
+def _render_answer(answer: Answer, right: bool, split: str) -> str:
+    shares, ranks = answer_ranges(answer)
+    ranges = f"{esc(shares)} · rank {ranks} · " if shares else ""
     mark = tag(f"in {split}") if right else ""
     return (
         f"<li{' class=right' if right else ''}><div class=row><span>{esc(answer.label)}{mark}</span>"
-        f"<span class=p>{percent(answer.probability)}</span></div>{bar(answer.probability)}"
-        f"<small>{doubt}{seen}</small></li>"
+        f"<span class=p>{esc(percent(answer.probability))}</span></div>{bar(answer.probability)}"
+        f"<small>{ranges}{pluralise(answer.frequency, 'training fact')}</small></li>"
     )
 
 
-def _range(low: str, high: str) -> str:
-    return low if low == high else f"{low} to {high}"
+def _render_metrics(name: str, groups: Mapping[str, Metrics]) -> str:
+    rows = []
+    for group, metrics in groups.items():
+        mrr, *others = metric_cells(metrics)
+        rows.append([esc(group), f"{bar(metrics.mrr)}{mrr}", *others])
+    return table([name, *METRICS], rows, wide=(3, 5, 6))
 
 
-def _figures(metrics: Metrics) -> list[str]:
-    mean = metrics.mean_rank
-    return [
-        f"{bar(metrics.mrr)}{metrics.mrr:.3f}",
-        *(f"{share:.3f}" for share in (metrics.hits_at_1, metrics.hits_at_3, metrics.hits_at_10)),
-        f"{mean:,.0f}" if mean >= 100 else f"{mean:.1f}",
-        f"{metrics.n:,}",
-    ]
-
-
-def _metrics_table(name: str, groups: Mapping[str, Metrics]) -> str:
-    columns = [name, "MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks"]
-    return table(columns, [[esc(group), *_figures(each)] for group, each in groups.items()], wide=(3, 5, 6))
-
-
-def quality(model: Fitted, evaluation: Evaluation, split: str, chosen: str) -> str:
+def render_quality(model: Fitted, evaluation: Evaluation, split: str, chosen: str) -> str:
     about = (
         f"Each {split} fact is asked twice, for its tail and for its head. Its entity is ranked among all "
         f"{model.data.n_entities:,}, without the other known answers; ties count against the model."
@@ -129,10 +103,10 @@ def quality(model: Fitted, evaluation: Evaluation, split: str, chosen: str) -> s
     more = len(relations) - len(first)
     parts = [
         note(about),
-        card(_metrics_table("", overall)),
-        f"<h3>By how often training shows the answer</h3>{card(_metrics_table('facts', evaluation.by_frequency))}",
-        f"<h3>By kind of relation</h3>{card(_metrics_table('kind', evaluation.by_category))}",
-        f"<h3>By relation</h3>{card(_metrics_table('relation', first), note(f'and {more:,} more') if more else '')}",
+        card(_render_metrics("", overall)),
+        f"<h3>By how often training shows the answer</h3>{card(_render_metrics('facts', evaluation.by_frequency))}",
+        f"<h3>By kind of relation</h3>{card(_render_metrics('kind', evaluation.by_category))}",
+        f"<h3>By relation</h3>{card(_render_metrics('relation', first), note(f'and {more:,} more') if more else '')}",
     ]
     if model.validation:
         rows = [
@@ -152,7 +126,7 @@ _MODES = {
 }
 
 
-def trust(calibration: Calibration, mode: str, split: str) -> str:
+def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
     about = (
         "Of answers that are said to be 30 % probable, three of ten should be right. The scores of mode "
         f"{mode} are divided by a temperature of <b>{calibration.temperature:.3g}</b>, fitted on validation; "
@@ -174,7 +148,7 @@ def trust(calibration: Calibration, mode: str, split: str) -> str:
     )
 
 
-def strengths(model: Fitted) -> str:
+def render_strengths(model: Fitted) -> str:
     data = model.data
     entities, relations = (lam.detach().cpu().double().numpy() for lam in model.learned)
     fit = figures.fit_strengths(entities, data.entity_counts)
@@ -203,10 +177,10 @@ def strengths(model: Fitted) -> str:
     )
 
 
-def learning(model: Fitted, origin: Origin) -> str:
-    if not origin.records:
+def render_learning(model: Fitted, history: RunHistory) -> str:
+    if not history.records:
         return note("There is no log of this fit beside the model.")
-    curves = figures.learning_curves(origin.records)
+    curves = figures.learning_curves(history.records)
     about = (
         "Pre-training fits a point estimate with the usual strengths; variational EM fits a distribution and "
         "learns the strengths; re-training fits a point estimate with them, after a short race between ways to use "
@@ -221,13 +195,13 @@ def learning(model: Fitted, origin: Origin) -> str:
         note(about),
         picture(curves, "curves", "Validation MRR and training loss over the epochs of the three phases"),
     ]
-    if any(record.get("phase") == "em" and record.get("elbo") is not None for record in origin.records):
-        elbo = figures.elbo_figure(origin.records, m_step_from=model.config.em.e_epochs or None)
+    if any(record.get("phase") == "em" and record.get("elbo") is not None for record in history.records):
+        elbo = figures.elbo_figure(history.records, m_step_from=model.config.em.e_epochs or None)
         parts.append(picture(elbo, "elbo", "The evidence lower bound and its three parts over the epochs of EM"))
     return "".join(parts)
 
 
-def graph(model: Fitted) -> str:
+def render_graph(model: Fitted) -> str:
     data = model.data
     sizes = [f"{len(data.split(split)):,}" for split in SPLITS]
     rows = [[f"{data.n_entities:,}", f"{data.n_relations:,}", *sizes]]
@@ -239,7 +213,7 @@ def graph(model: Fitted) -> str:
     )
 
 
-def _update(model: Fitted) -> str:
+def _render_update(model: Fitted) -> str:
     """What the graph grew by, and from which run; nothing for a run that began from nothing."""
     document = model.provenance.get("update")
     if not document:
@@ -255,7 +229,7 @@ def _update(model: Fitted) -> str:
     return details("What this run went on from", table(["", ""], rows, left=2))
 
 
-def repeat(model: Fitted, origin: Origin) -> str:
+def render_repetition(model: Fitted, history: RunHistory) -> str:
     data = model.data
     known = data.name in CATALOG  # else the name tells a file's name, not where it is
     command = f"kgem fit {data.name if known else 'GRAPH'} --config config.toml --out runs/again"
@@ -264,17 +238,17 @@ def repeat(model: Fitted, origin: Origin) -> str:
     if "update" in model.provenance:
         command = "kgem update RUN FACTS --out runs/again"
         about = "The same run, facts, settings, versions and number of threads give the same tables."
-    config = origin.config or to_toml(model.config)
+    config = history.config or to_toml(model.config)
     facts = [["graph", f"<code>{esc(data.name)}</code>"], ["sha256 of the graph", f"<code>{data.content_hash}</code>"]]
     facts += [["seed", f"{model.config.seed}"]]
-    facts += [[f"{esc(name)}", f"<code>{esc(version)}</code>"] for name, version in (origin.versions or {}).items()]
-    hashes = [[esc(name), f"<code>{esc(sha)}</code>"] for name, sha in (origin.hashes or {}).items()]
+    facts += [[f"{esc(name)}", f"<code>{esc(version)}</code>"] for name, version in (history.versions or {}).items()]
+    hashes = [[esc(name), f"<code>{esc(sha)}</code>"] for name, sha in (history.hashes or {}).items()]
     parts = [
         note(about),
-        page.preformatted(command),
+        preformatted(command),
         table(["", ""], facts, left=2),
-        _update(model),
-        details("All settings (config.toml)", page.preformatted(config)),
+        _render_update(model),
+        details("All settings (config.toml)", preformatted(config)),
     ]
     if hashes:
         parts.append(details("sha256 of the model's files", table(["file", "sha256"], hashes, left=2)))

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import polars as pl
 from torch import Tensor
 
-from kgem.errors import InputError
 from kgem.answer.fitted import Fitted
+from kgem.errors import InputError
 
 __all__ = ["FORMATS", "Format", "export"]
 

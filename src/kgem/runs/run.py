@@ -19,7 +19,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -28,22 +27,22 @@ from typing import Any
 from pydantic import ValidationError
 from torch import Tensor
 
+from kgem.answer.artifact import graph_documents, graph_tensors, read_graph, write_model
+from kgem.answer.model import Model, load
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
 from kgem.files.checkpoints import Checkpoints, RunLock
+from kgem.files.folders import remove_folder
+from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
+from kgem.runs.fitting import Prepared, finish, start_fit
+from kgem.runs.tensorboard import TensorBoard, numbers_of
+from kgem.settings import differences, read_toml, to_toml
 from kgem.train.driver import Fit, use_threads
 from kgem.train.phases import PHASES
-from kgem.train.point_estimate import EpochRecord, strip_prefix
+from kgem.train.point_estimate import strip_prefix
 from kgem.train.warm_start import WarmStart
-from kgem.files.folders import remove_folder
-from kgem.settings import differences, read_toml, to_toml
-from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
-from kgem.answer.artifact import graph_documents, graph_tensors, read_graph, write_model
-from kgem.runs.fitting import Prepared, finish, start_fit
-from kgem.answer.model import Model, load
-from kgem.runs.tensorboard import TensorBoard, numbers_of
 
-__all__ = ["Run", "check_free", "discard", "is_run", "find_origin", "read_log"]
+__all__ = ["Run", "check_free", "discard", "find_origin", "is_run", "read_log"]
 
 KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
 CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
@@ -180,7 +179,7 @@ class Run:
     def epochs(self) -> Iterator[dict[str, Any]]:
         """Mutates: epoch after epoch to the end of the fit, each a record of the log; checkpoints when they are due.
 
-        Whoever stops in between calls `save`. A checkpoint that cannot be written when due is a warning: the run goes on.
+        Whoever stops in between calls `save`. A checkpoint that cannot be written when it is due is a warning.
         """
         fit = self.fit
         self._write_log()
@@ -337,7 +336,9 @@ def _read_graph(folder: Path) -> tuple[Prepared, Config]:
     try:
         run = store.documents["run"]
         config, update = _config(run["config"], folder), run.get("update")
-        warm = WarmStart.from_tensors(strip_prefix(WARM, store.tensors), update["age"], config.device) if update else None
+        warm = (
+            WarmStart.from_tensors(strip_prefix(WARM, store.tensors), update["age"], config.device) if update else None
+        )
         return Prepared(read_graph(store, store.documents["dataset"]), run["split"], warm, update), config
     except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
         where, remedy = str(folder / GRAPH), "restore the folder from a copy, or fit again"

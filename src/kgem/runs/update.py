@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from kgem.answer.artifact import find_model
+from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.data.dataset import COLUMNS, SPLITS, Dataset
 from kgem.data.growth import Changes, grow
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
-from kgem.train.warm_start import WarmStart, grown_start
-from kgem.model.prior import Prior
-from kgem.settings import differences
 from kgem.files.store import SEAL
-from kgem.answer.artifact import find_model
+from kgem.model.prior import Prior
 from kgem.runs.configure import configure
 from kgem.runs.fitting import OnEpoch, Prepared, fit_in_memory
-from kgem.answer.model import Model
 from kgem.runs.review import Review, is_review
+from kgem.settings import differences
+from kgem.train.warm_start import WarmStart, grown_start
 
 if TYPE_CHECKING:
     from kgem.data.triples import ReadReport

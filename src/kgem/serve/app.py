@@ -17,19 +17,19 @@ from kgem.serve.explorer import Explorer
 from kgem.serve.guard import Guard, may_host
 from kgem.serve.replies import HANDLERS
 
-__all__ = ["create_app", "workers"]
+__all__ = ["count_workers", "create_app"]
 
 MOST_WORKERS = 4
 
 
-def workers() -> int:
+def count_workers() -> int:
     """How many answers are computed at the same time."""
     return max(1, min(MOST_WORKERS, os.cpu_count() or 1))
 
 
 def create_app(explorer: Explorer, may: Callable[[str], bool] | None = None) -> FastAPI:
     """The application; `may` says which names it answers to, those of this machine by default."""
-    pool = ThreadPoolExecutor(workers(), thread_name_prefix="kgem-answers")
+    pool = ThreadPoolExecutor(count_workers(), thread_name_prefix="kgem-answers")
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -47,16 +47,16 @@ def create_app(explorer: Explorer, may: Callable[[str], bool] | None = None) -> 
         redirect_slashes=False,
         lifespan=life,
         exception_handlers=HANDLERS,
-        **_nobody_told(),
+        **_disable_telemetry(),
     )
     app.state.desk = routes.Desk(explorer, pool)
     app.include_router(routes.router)
-    app.include_router(page.router(page.files_of()))
+    app.include_router(page.make_router(page.read_files()))
     app.add_middleware(Guard, may=may or may_host())
     return app
 
 
-def _nobody_told() -> dict[str, Any]:
+def _disable_telemetry() -> dict[str, Any]:
     """Newer versions of fastapi can report to elsewhere if the environment says so; the explorer never does."""
     if "telemetry" not in inspect.signature(FastAPI).parameters:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
 from importlib import metadata
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from kgem.answer.artifact import find_model
 from kgem.answer.entity import entity_view
 from kgem.answer.fitted import MODES
 from kgem.answer.labels import LabelSearch
@@ -24,15 +23,17 @@ from kgem.data.index import Vocabulary
 from kgem.data.stats import relation_categories
 from kgem.errors import InputError
 from kgem.evaluate.metrics import Evaluation
+from kgem.evaluate.ranking import OnProgress
+from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
 from kgem.report.figures import fit_strengths
-from kgem.report.samples import calibrated
+from kgem.report.history import find_run
 from kgem.runs.review import UNDO, Review
-from kgem.runs.run import is_run, read_log
-from kgem.serve.jobs import Job, Jobs, Progress
+from kgem.runs.run import read_log
+from kgem.serve.jobs import Job, Jobs
 from kgem.serve.replies import Refused, UnknownHere
 from kgem.serve.thinning import even_sample
 
-__all__ = ["MOST_FACTS", "Explorer", "run_folder"]
+__all__ = ["MOST_FACTS", "Explorer"]
 
 MOST_FACTS = 1000  # missing or doubtful ones that are looked for, however few are asked for
 MEMORY = 2**28  # bytes that a search for them may use
@@ -49,21 +50,21 @@ class Explorer:
     """Answers questions about one run. Every method may be called from any thread."""
 
     def __init__(self, model: Model, folder: Path) -> None:
-        self.model, self.folder = model, run_folder(folder)
+        self.model, self.folder = model, find_run(folder) or folder
         self.review = Review(self.folder)
         self.jobs = Jobs()
         data = model.data
         self._entities = LabelSearch(data.entities.labels, data.entity_counts)
         self._relations = LabelSearch(data.relations.labels, data.relation_counts)
         self._categories = relation_categories(data)
-        self._records = _records(self.folder)
+        self._records = _read_records(self.folder)
         self._examples = [
             {name: label for name, label in query._asdict().items() if label is not None}
             for query in good_questions(model, EXAMPLES)
         ]
-        self._predict: Callable[..., Document] = lru_cache(REMEMBERED)(self._predicted)
-        self._view: Callable[..., Document] = lru_cache(REMEMBERED)(self._viewed)
-        self._strengths: Callable[[int], Document] = lru_cache(4)(self._strengths_of)
+        self._predict: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_prediction)
+        self._view: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_view)
+        self._strengths: Callable[[int], Document] = lru_cache(4)(self._compute_strengths)
         _ = data.filter_index, model.split_indexes, model.samples, model.strengths, model.loops  # before anybody waits
 
     def about(self) -> Document:
@@ -85,7 +86,7 @@ class Explorer:
                 "facts": {split: len(data.split(split)) for split in SPLITS},
             },
             "examples": self._examples,
-            "metrics": {split: _overall(model.metrics.get(split)) for split in ("valid", "test")},
+            "metrics": {split: _find_overall(model.metrics.get(split)) for split in ("valid", "test")},
             "review": {
                 "pending": pending,
                 "accepted": counts["accept"],
@@ -96,11 +97,11 @@ class Explorer:
 
     def entities(self, text: str, limit: int) -> Document:
         """Entities whose label has the text in it."""
-        return _listed(self._entities, text, limit)
+        return _find_labels(self._entities, text, limit)
 
     def relations(self, text: str, limit: int) -> Document:
         """Relations whose label has the text in it."""
-        found = _listed(self._relations, text, limit)
+        found = _find_labels(self._relations, text, limit)
         for item in found["items"]:
             item["category"] = str(self._categories[self.model.data.relations.id(item["label"])])
         return found
@@ -109,12 +110,10 @@ class Explorer:
         self, head: str | None, relation: str | None, tail: str | None, top: int, new_only: bool, mode: str
     ) -> Document:
         """The answers to a question."""
-        for label, known in ((head, self._entities), (relation, self._relations), (tail, self._entities)):
-            if label is not None:
-                self._check(known, label)
+        self._check_labels(head, relation, tail)
         return self._predict(head, relation, tail, top, new_only, self.model.resolve(mode))
 
-    def _predicted(
+    def _compute_prediction(
         self, head: str | None, relation: str | None, tail: str | None, top: int, new_only: bool, mode: str
     ) -> Document:
         sampled = self.model.n_samples * self.model.data.n_relations * self.model.data.n_entities
@@ -123,15 +122,15 @@ class Explorer:
 
     def entity(self, label: str, limit: int) -> Document:
         """One entity as a whole."""
-        self._check(self._entities, label)
+        self._check_labels(label)
         return self._view(label, limit)
 
-    def _viewed(self, label: str, limit: int) -> Document:
+    def _compute_view(self, label: str, limit: int) -> Document:
         return entity_view(self.model, label, facts=limit).to_dict()
 
     def similar(self, entity: str, top: int, mode: str) -> Document:
         """The entities that are most like one."""
-        self._check(self._entities, entity)
+        self._check_labels(entity)
         found = self.model.similar(entity, top, mode) if self.model.data.n_entities > 1 else []
         return {"entity": entity, "items": [asdict(each) for each in found]}
 
@@ -139,7 +138,7 @@ class Explorer:
         """Fig. 3: strengths against frequency, and how they follow it."""
         return self._strengths(limit)
 
-    def _strengths_of(self, limit: int) -> Document:
+    def _compute_strengths(self, limit: int) -> Document:
         data, strengths = self.model.data, self.model.strengths
         pairs = {
             "entities": (data.entities, data.entity_counts, strengths.entities.array),
@@ -150,7 +149,7 @@ class Explorer:
             for kind, fit in ((kind, fit_strengths(lam, counts)) for kind, (_, counts, lam) in pairs.items())
         }
         return {
-            **{kind: _points(*pair, limit) for kind, pair in pairs.items()},
+            **{kind: _list_points(*pair, limit) for kind, pair in pairs.items()},
             "total": data.n_entities,
             "line": fits["entities"] | {"relations": fits["relations"]},
             "slope": fits["entities"]["slope"],
@@ -186,9 +185,11 @@ class Explorer:
     def calibration(self, split: str) -> Job:
         """How far probabilities can be trusted."""
         self._check_split(split)
-        return self.jobs.ask(
-            ("calibration", split), lambda progress: calibrated(self.model, split, self.model.mode).to_dict()
-        )
+
+        def work(_: OnProgress) -> Document:
+            return measure_calibration(self.model, split, self.model.mode, most=ENOUGH_FACTS).to_dict()
+
+        return self.jobs.ask(("calibration", split), work)
 
     def look_ahead(self) -> None:
         """Begin what takes longest, so that a review can begin at once; whatever is asked for goes first."""
@@ -196,31 +197,24 @@ class Explorer:
 
     def missing(self, relation: str | None, *, patient: bool = False) -> Job:
         """The most probable missing facts, of the whole graph or of a relation."""
-
-        def work(progress: Progress) -> list[ScoredFact]:
-            only = None if relation is None else [relation]
-            return self.model.missing_facts(MOST_FACTS, only, memory=MEMORY, progress=progress)
-
-        return self._facts("missing", relation, work, patient)
+        return self._find_facts("missing", self.model.missing_facts, relation, patient)
 
     def doubtful(self, relation: str | None) -> Job:
         """The least probable known facts, of the whole graph or of a relation."""
+        return self._find_facts("doubtful", self.model.doubtful_facts, relation)
 
-        def work(progress: Progress) -> list[ScoredFact]:
-            only = None if relation is None else [relation]
-            return self.model.doubtful_facts(MOST_FACTS, relations=only, memory=MEMORY, progress=progress)
-
-        return self._facts("doubtful", relation, work)
-
-    def _facts(
-        self, kind: str, relation: str | None, work: Callable[[Progress], list[ScoredFact]], patient: bool = False
+    def _find_facts(
+        self, kind: str, find: Callable[..., list[ScoredFact]], relation: str | None, patient: bool = False
     ) -> Job:
-        if relation is not None:
-            self._check(self._relations, relation)
-        key: Hashable = (kind, relation)
-        return self.jobs.ask(key, work, patient=patient)
+        self._check_labels(relation=relation)
+        only = None if relation is None else [relation]
 
-    def with_decisions(self, facts: list[ScoredFact], top: int) -> Document:
+        def work(on_progress: OnProgress) -> list[ScoredFact]:
+            return find(MOST_FACTS, relations=only, memory=MEMORY, progress=on_progress)
+
+        return self.jobs.ask((kind, relation), work, patient=patient)
+
+    def add_decisions(self, facts: list[ScoredFact], top: int) -> Document:
         """Facts to review, with what was decided about them."""
         decided = self.review.by_fact
         rows = []
@@ -229,7 +223,7 @@ class Explorer:
             rows.append(fact.to_dict() | {"decision": made.decision if made else None})
         return {"facts": rows}
 
-    def reviewed(self, limit: int) -> Document:
+    def decisions(self, limit: int) -> Document:
         """The decisions so far, newest first."""
         return {
             "counts": self.review.counts,
@@ -240,61 +234,58 @@ class Explorer:
     def decide(self, head: str, relation: str, tail: str, decision: str, kind: str) -> Document:
         """Mutates: note a decision; it is on disk when this returns."""
         fact = head, relation, tail
-        if decision == UNDO and fact in self.review.by_fact:  # also if the graph no longer has its labels
-            self.review.decide(*fact, decision, kind)
-            return {"counts": self.review.counts, "decision": None}
-        for label, known in ((head, self._entities), (relation, self._relations), (tail, self._entities)):
-            self._check(known, label)
-        if decision == UNDO:
-            return {"counts": self.review.counts, "decision": None}
-        if self._known(*fact) != (kind == "doubtful"):
-            has = "has" if kind == "missing" else "does not have"
-            remedy = f"this fact can only be {'doubtful' if kind == 'missing' else 'missing'}"
-            raise Refused(409, "wrong-kind", f"the graph {has} this fact", remedy)
+        if decision != UNDO or fact not in self.review.by_fact:  # one is undone even if the graph lost its labels
+            self._check_labels(*fact)
+            if decision == UNDO:
+                return {"counts": self.review.counts, "decision": None}
+            self._check_kind(*fact, kind)
         made = self.review.decide(*fact, decision, kind)
         return {"counts": self.review.counts, "decision": made.to_dict() if made else None}
 
-    def _known(self, head: str, relation: str, tail: str) -> bool:
+    def _check_kind(self, head: str, relation: str, tail: str, kind: str) -> None:
+        """What the graph has may be doubtful, what it lacks may be missing."""
         data = self.model.data
         h, r, t = data.entities.id(head), data.relations.id(relation), data.entities.id(tail)
-        return bool(np.isin(t, data.filter_index.tails_of(int(data.filter_index.find([h], [r])[0]))))
+        known = bool(np.isin(t, data.filter_index.tails_of(int(data.filter_index.find([h], [r])[0]))))
+        if known != (kind == "doubtful"):
+            has, other = ("has", "doubtful") if known else ("does not have", "missing")
+            raise Refused(409, "wrong-kind", f"the graph {has} this fact", f"this fact can only be {other}")
 
-    def _check(self, known: LabelSearch, label: str) -> None:
-        """An error with neighbours, found faster than by comparing with every label, if there is no such label."""
-        vocabulary = self.model.data.entities if known is self._entities else self.model.data.relations
-        if label not in vocabulary:
-            raise UnknownHere(vocabulary.kind, label, known.near(label))
+    def _check_labels(self, head: str | None = None, relation: str | None = None, tail: str | None = None) -> None:
+        """An error with neighbours, found faster than by comparing with every label, if one is not in the graph."""
+        data = self.model.data
+        for label, vocabulary, search in (
+            (head, data.entities, self._entities),
+            (relation, data.relations, self._relations),
+            (tail, data.entities, self._entities),
+        ):
+            if label is not None and label not in vocabulary:
+                raise UnknownHere(vocabulary.kind, label, search.near(label))
 
     def _check_split(self, split: str) -> None:
         if not len(self.model.data.split(split)):
             raise InputError(f"{self.model.data.name} has no facts in {split}", remedy="ask for another split")
 
 
-def run_folder(folder: Path) -> Path:
-    """Where log and review are: the run folder, also of a model inside it; else the model's own."""
-    place = find_model(folder)
-    return place.parent if is_run(place.parent) else folder
-
-
-def _listed(search: LabelSearch, text: str, limit: int) -> Document:
+def _find_labels(search: LabelSearch, text: str, limit: int) -> Document:
     total, ids = search.find(text, limit)
     items = [{"label": search.labels[i], "frequency": int(search.counts[i])} for i in ids.tolist()]
     return {"total": total, "items": items}
 
 
-def _points(vocabulary: Vocabulary, counts: Any, strengths: Any, limit: int) -> list[Document]:
+def _list_points(vocabulary: Vocabulary, counts: Any, strengths: Any, limit: int) -> list[Document]:
     return [
         {"label": vocabulary[i], "frequency": int(counts[i]), "strength": float(strengths[i])}
         for i in even_sample(counts, strengths, limit).tolist()
     ]
 
 
-def _overall(stored: Any) -> Document | None:
+def _find_overall(stored: Any) -> Document | None:
     overall = stored.get("overall") if isinstance(stored, Mapping) else None
     return dict(overall) if isinstance(overall, Mapping) else None
 
 
-def _records(folder: Path) -> list[Mapping[str, Any]]:
+def _read_records(folder: Path) -> list[Mapping[str, Any]]:
     """The log of the fit; a damaged one is told, and goes without."""
     try:
         found = read_log(folder)

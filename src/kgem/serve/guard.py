@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kgem.serve.replies import Refused, refusal
+from kgem.serve.replies import Refused, reply_error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -95,24 +95,26 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                message["headers"] = [*message.get("headers", ()), *_extra(message)]
+                message["headers"] = [*message.get("headers", ()), *_list_extra_headers(message)]
             await send(message)
 
         try:
             self._check(scope)
-            await self.app(scope, receive if scope["method"] in READING else await _whole(receive), say)
+            await self.app(scope, receive if scope["method"] in READING else await _read_body(receive), say)
         except Refused as error:
-            await refusal(error.status, error.kind, error.message, error.remedy)(scope, receive, say)
+            await reply_error(error.status, error.kind, error.message, error.remedy)(scope, receive, say)
         except Exception:
             LOG.exception("an error that kgem did not expect, at %s", scope["path"])
             if begun:
                 raise
-            await refusal(500, "internal", "an error that kgem did not expect", "please report it")(scope, receive, say)
+            await reply_error(500, "internal", "an error that kgem did not expect", "please report it")(
+                scope, receive, say
+            )
         return None
 
     def _check(self, scope: Scope) -> None:
         """Refuse what must not be answered, by its headers alone."""
-        headers = _by_name(scope)
+        headers = _collect_headers(scope)
         host = headers.get("host", [""])
         if len(host) != 1 or not self._may(host[0]):
             remedy = "open the address that kgem serve printed"
@@ -143,7 +145,7 @@ def _too_large() -> Refused:
     return Refused(413, "too-large", f"the body is larger than {BODY:,} bytes", "a decision is far smaller")
 
 
-async def _whole(receive: Receive) -> Receive:
+async def _read_body(receive: Receive) -> Receive:
     """Hears the body to its end, if that is within the limit whatever length was announced, and tells it again."""
     heard: list[Message] = []
     size = 0
@@ -159,14 +161,14 @@ async def _whole(receive: Receive) -> Receive:
     return tell
 
 
-def _by_name(scope: Scope) -> dict[str, list[str]]:
+def _collect_headers(scope: Scope) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     return found
 
 
-def _extra(message: Message) -> list[tuple[bytes, bytes]]:
+def _list_extra_headers(message: Message) -> list[tuple[bytes, bytes]]:
     """The headers that every answer has; nothing is kept by the browser unless the answer says so."""
     there = {name.lower() for name, _ in message.get("headers", ())}
     extra = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]

@@ -12,7 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Busy", "Job", "Jobs", "Progress"]
+from kgem.evaluate.ranking import OnProgress
+
+__all__ = ["Busy", "Job", "Jobs"]
 
 WAITING = 32  # pieces of work that may wait
 KEPT = 64  # results
@@ -20,8 +22,7 @@ NICER = 5  # than the threads that answer
 
 LOG = logging.getLogger(__name__)
 
-Progress = Callable[[int, int], None]  # hears (done, of all)
-Work = Callable[[Progress], Any]
+Work = Callable[[OnProgress], Any]
 
 
 class Busy(Exception):
@@ -98,7 +99,7 @@ class Jobs:
     def _start(self) -> None:
         if self._thread is None:
             # A daemon: work that gives no sign of progress must not keep the process from ending.
-            self._thread = threading.Thread(target=self._go_on, name="kgem-jobs", daemon=True)
+            self._thread = threading.Thread(target=self._do_all, name="kgem-jobs", daemon=True)
             self._thread.start()
 
     def _forget_old(self) -> None:
@@ -106,8 +107,8 @@ class Jobs:
         for key in done[: max(0, len(done) - self._most_kept)]:
             del self._jobs[key]
 
-    def _go_on(self) -> None:
-        _step_back()
+    def _do_all(self) -> None:
+        _lower_priority()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._stopping)
@@ -123,7 +124,7 @@ class Jobs:
         self._do(job)
 
     def _do(self, job: Job) -> None:
-        def hear(done: int, of: int) -> None:
+        def on_progress(done: int, of: int) -> None:
             job.done, job.of = done, of
             while job.patient and self._queue:  # nobody else takes from it
                 self._do_next()
@@ -131,7 +132,7 @@ class Jobs:
                 raise _Stopped
 
         try:
-            job.result = job.work(hear)
+            job.result = job.work(on_progress)
         except _Stopped as error:
             job.error = error
         except Exception as error:  # told to whoever asks for the result
@@ -140,7 +141,7 @@ class Jobs:
             job.finished.set()
 
 
-def _step_back() -> None:
+def _lower_priority() -> None:
     """Those who wait for an answer come first: on Linux each thread has a priority of its own."""
     if sys.platform == "linux":
         with suppress(OSError):

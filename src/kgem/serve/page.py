@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-__all__ = ["File", "files_of", "router"]
+__all__ = ["File", "make_router", "read_files"]
 
 TYPES = {
     "css": "text/css; charset=utf-8",
@@ -47,19 +47,19 @@ class File:
         return Response(self.content, headers=headers, media_type=self.type)
 
 
-def files_of(folder: Traversable | None = None, under: str = "") -> dict[str, File]:
+def read_files(folder: Traversable | None = None, under: str = "") -> dict[str, File]:
     """All files of a known type in the package's folder, by their name below it."""
     place = folder or resources.files("kgem.serve") / "static"
     found: dict[str, File] = {}
     for each in place.iterdir() if place.is_dir() else ():
         if each.is_dir():
-            found |= files_of(each, f"{under}{each.name}/")
+            found |= read_files(each, f"{under}{each.name}/")
         elif each.name.rpartition(".")[2] in TYPES:
             found[under + each.name] = File.of(each.name, each.read_bytes())
     return found
 
 
-def router(files: dict[str, File]) -> APIRouter:
+def make_router(files: dict[str, File]) -> APIRouter:
     """`index.html` at `/`, everything under `/static/`."""
     made = APIRouter(include_in_schema=False)
 

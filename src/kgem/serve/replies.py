@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from fastapi import Request
@@ -16,10 +16,12 @@ from starlette.responses import Response
 from kgem.errors import ArtifactError, InputError, KgemError, UnknownLabel
 from kgem.serve.jobs import Busy
 
-__all__ = ["HANDLERS", "Refused", "UnknownHere", "refusal", "reply"]
+__all__ = ["HANDLERS", "Refused", "UnknownHere", "reply", "reply_error"]
 
 LOG = logging.getLogger(__name__)
 BUSY_SECONDS = 5  # after which one may ask again
+
+Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 
 
 class Refused(Exception):
@@ -42,13 +44,13 @@ class UnknownHere(UnknownLabel):
 
 def reply(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer; numbers that JSON does not have become null."""
-    text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_drop_infinite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Half a surrogate pair, which only a request can bring in, is written as the escape that it is in JSON.
     body = text.encode("utf-8", "backslashreplace")
     return Response(body, status, dict(headers or {}), media_type="application/json")
 
 
-def refusal(
+def reply_error(
     status: int,
     kind: str,
     message: str,
@@ -61,73 +63,68 @@ def refusal(
     return reply({"error": error}, status, headers)
 
 
-def _finite(value: Any) -> Any:
+def _drop_infinite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: _drop_infinite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_drop_infinite(each) for each in value]
     return value
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _handle_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return refusal(error.status, error.kind, error.message, error.remedy)
+    return reply_error(error.status, error.kind, error.message, error.remedy)
 
 
-async def _unknown_label(request: Request, error: Exception) -> Response:
+async def _handle_unknown_label(request: Request, error: Exception) -> Response:
     assert isinstance(error, UnknownLabel)
     near = error.suggestions if isinstance(error, UnknownHere) else []
-    return refusal(404, "unknown-label", error.what, error.remedy, near)
+    return reply_error(404, "unknown-label", error.what, error.remedy, near)
 
 
-async def _bad_input(request: Request, error: Exception) -> Response:
-    assert isinstance(error, InputError)
-    return refusal(422, "bad-parameter", error.what, error.remedy)
+def _handle_as(status: int, kind: str) -> Handler:
+    """A handler that tells an error of kgem's own; one that is not the client's is logged as well."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        assert isinstance(error, KgemError)
+        if status >= 500:
+            LOG.error("%s", error.message)
+        return reply_error(status, kind, error.what, error.remedy)
+
+    return handle
 
 
-async def _disk(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ArtifactError)
-    LOG.error("%s", error.message)
-    return refusal(503, "not-saved", error.what, error.remedy)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, KgemError)
-    LOG.error("%s", error.message)
-    return refusal(503, "failed", error.what, error.remedy)
-
-
-async def _busy(request: Request, error: Exception) -> Response:
+async def _handle_busy(request: Request, error: Exception) -> Response:
     remedy = "ask again in a moment"
-    return refusal(429, "busy", "too much work is waiting", remedy, headers={"Retry-After": str(BUSY_SECONDS)})
+    return reply_error(429, "busy", "too much work is waiting", remedy, headers={"Retry-After": str(BUSY_SECONDS)})
 
 
-async def _bad_parameter(request: Request, error: Exception) -> Response:
+async def _handle_bad_parameter(request: Request, error: Exception) -> Response:
     """The first thing that is wrong with parameters or body; what was given is not repeated, it may be anything."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return refusal(400, "bad-request", "the body is not JSON", "send a JSON object")
+        return reply_error(400, "bad-request", "the body is not JSON", "send a JSON object")
     place, *names = (str(part) for part in first["loc"])
     name = ".".join(names) or place
     said = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        return refusal(
+        return reply_error(
             422, "bad-parameter", f"there is no parameter {name[:80]!r}", "see /openapi.json for those there are"
         )
-    return refusal(
+    return reply_error(
         422, "bad-parameter", f"{name[:80]}: {said[0].lower()}{said[1:]}", "see /openapi.json for what is allowed"
     )
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def _handle_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kinds = {404: "not-found", 405: "wrong-method"}
     messages = {404: "there is nothing at this address", 405: f"{request.method} is not possible here"}
     remedy = "see /openapi.json for all addresses" if error.status_code in kinds else None
-    return refusal(
+    return reply_error(
         error.status_code,
         kinds.get(error.status_code, "bad-request"),
         messages.get(error.status_code, "the request makes no sense"),
@@ -136,13 +133,13 @@ async def _http(request: Request, error: Exception) -> Response:
     )
 
 
-HANDLERS: dict[Any, Any] = {
-    Refused: _refused,
-    UnknownLabel: _unknown_label,
-    InputError: _bad_input,
-    ArtifactError: _disk,
-    KgemError: _failed,
-    Busy: _busy,
-    RequestValidationError: _bad_parameter,
-    HTTPException: _http,
+HANDLERS: dict[int | type[Exception], Handler] = {
+    Refused: _handle_refused,
+    UnknownLabel: _handle_unknown_label,
+    InputError: _handle_as(422, "bad-parameter"),
+    ArtifactError: _handle_as(503, "not-saved"),
+    KgemError: _handle_as(503, "failed"),
+    Busy: _handle_busy,
+    RequestValidationError: _handle_bad_parameter,
+    HTTPException: _handle_http,
 }

@@ -6,38 +6,35 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from kgem.answer.entity import KnownFact
-from kgem.answer.missing import ScoredFact
 from kgem.answer.predict import Answer, Similar
 from kgem.evaluate.metrics import Metrics
 from kgem.serve.explorer import MOST_FACTS
 
 __all__ = [
-    "About",
-    "Calibrated",
-    "Curves",
-    "Decided",
-    "Entity",
+    "AboutReply",
+    "CalibrationReply",
+    "CurvesReply",
+    "DecisionReply",
     "EntityParams",
-    "Errors",
+    "ErrorReply",
     "FactsParams",
+    "FactsReply",
     "LabelParams",
-    "Labels",
-    "Measured",
-    "Neighbours",
+    "LabelsReply",
+    "MetricsReply",
     "NewDecision",
     "PredictParams",
-    "Predicted",
+    "PredictionReply",
     "RelationParams",
-    "Relations",
+    "RelationsReply",
     "ReviewParams",
-    "Reviewable",
-    "Reviewed",
+    "ReviewReply",
     "SimilarParams",
+    "SimilarReply",
     "SplitParams",
-    "Strengths",
     "StrengthsParams",
-    "Working",
+    "StrengthsReply",
+    "WorkingReply",
 ]
 
 LABEL = 4096  # characters
@@ -119,11 +116,11 @@ class Error(BaseModel):
     suggestions: list[str]
 
 
-class Errors(BaseModel):
+class ErrorReply(BaseModel):
     error: Error
 
 
-class Working(BaseModel):
+class WorkingReply(BaseModel):
     state: Literal["working"]
     done: int
     of: int
@@ -147,14 +144,14 @@ class _Question(BaseModel):
     tail: str | None = None
 
 
-class _Progress(BaseModel):
+class _ReviewCounts(BaseModel):
     pending: int | None
     accepted: int
     rejected: int
     skipped: int
 
 
-class About(BaseModel):
+class AboutReply(BaseModel):
     name: str
     run: str
     version: str
@@ -164,7 +161,7 @@ class About(BaseModel):
     graph: _Graph
     examples: list[_Question]
     metrics: dict[Literal["valid", "test"], Metrics | None]
-    review: _Progress
+    review: _ReviewCounts
 
 
 class _Label(BaseModel):
@@ -176,17 +173,17 @@ class _Relation(_Label):
     category: str
 
 
-class Labels(BaseModel):
+class LabelsReply(BaseModel):
     total: int
     items: list[_Label]
 
 
-class Relations(BaseModel):
+class RelationsReply(BaseModel):
     total: int
     items: list[_Relation]
 
 
-class Predicted(BaseModel):
+class PredictionReply(BaseModel):
     head: str | None
     relation: str | None
     tail: str | None
@@ -198,18 +195,7 @@ class Predicted(BaseModel):
     answers: list[Answer]
 
 
-class Entity(BaseModel):
-    label: str
-    frequency: int
-    strength: float
-    strength_quantile: float
-    facts: list[KnownFact]
-    total_facts: int
-    expected: list[ScoredFact]
-    similar: list[Similar]
-
-
-class Neighbours(BaseModel):
+class SimilarReply(BaseModel):
     entity: str
     items: list[Similar]
 
@@ -228,7 +214,7 @@ class _Lines(_Line):
     relations: _Line
 
 
-class Strengths(BaseModel):
+class StrengthsReply(BaseModel):
     entities: list[_Point]
     relations: list[_Point]
     total: int
@@ -249,11 +235,11 @@ class _Phase(BaseModel):
     epochs: list[_Epoch]
 
 
-class Curves(BaseModel):
+class CurvesReply(BaseModel):
     phases: list[_Phase]
 
 
-class Measured(BaseModel):
+class MetricsReply(BaseModel):
     state: Literal["ready"]
     overall: Metrics
     by_ties: dict[str, Metrics]
@@ -271,7 +257,7 @@ class _Curve(BaseModel):
     accuracy: list[float | None]
 
 
-class Calibrated(BaseModel):
+class CalibrationReply(BaseModel):
     state: Literal["ready"]
     temperature: float
     n: int
@@ -298,7 +284,7 @@ class _FactToReview(BaseModel):
     decision: DecisionName | None
 
 
-class Reviewable(BaseModel):
+class FactsReply(BaseModel):
     state: Literal["ready"]
     facts: list[_FactToReview]
 
@@ -312,20 +298,20 @@ class _Decision(BaseModel):
     time: str
 
 
-class Reviewed(BaseModel):
+class ReviewReply(BaseModel):
     counts: dict[DecisionName, int]
     decisions: list[_Decision]
     problems: list[str]
 
 
-class Decided(BaseModel):
+class DecisionReply(BaseModel):
     counts: dict[DecisionName, int]
     decision: _Decision | None
 
 
-def described(model: Any, *errors: int, working: bool = False) -> dict[int | str, dict[str, Any]]:
+def describe(model: Any, *errors: int, working: bool = False) -> dict[int | str, dict[str, Any]]:
     """The answers of an address for /openapi.json: its own, that it is worked on, and errors."""
     found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
     if working:
-        found[202] = {"model": Working}
-    return found | {status: {"model": Errors} for status in (400, 403, 414, 422, *errors)}
+        found[202] = {"model": WorkingReply}
+    return found | {status: {"model": ErrorReply} for status in (400, 403, 414, 422, *errors)}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from kgem.answer.model import Model
 from kgem.errors import ConfigError, InputError
-from kgem.serve.app import create_app, workers
+from kgem.serve.app import count_workers, create_app
 from kgem.serve.explorer import Explorer
 from kgem.serve.guard import is_loopback, may_host
 
-__all__ = ["address_of", "answer", "bound", "check_host", "prepared"]
+__all__ = ["address_of", "answer", "bind_socket", "check_host", "prepare_explorer"]
 
 PATIENCE = 3  # seconds that open requests get when the server stops
 
@@ -28,7 +28,7 @@ def check_host(host: str, remote: bool) -> None:
         raise ConfigError(f"{host} can be reached from other machines", where="--host", remedy=remedy)
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket at this address; port 0 takes one that is free."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -55,12 +55,12 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def prepared(model: Model, folder: Path) -> Explorer:
+def prepare_explorer(model: Model, folder: Path) -> Explorer:
     """An explorer with all that answers need; mutates: each thread of this process computes with its share of cores."""
     import torch
 
     # Before anything is computed: on a busy machine threads that wait for each other take ten times as long.
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers()))
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // count_workers()))
     return Explorer(model, folder)
 
 

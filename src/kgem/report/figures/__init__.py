@@ -1,4 +1,4 @@
-"""Pictures of a graph and of a run: the paper's Figs. 1, 3 and S1, learning curves, the parts of the ELBO.
+"""Pictures of a graph and of a run: the paper's Figs. 1 and 3, learning curves, the parts of the ELBO.
 
 Every function returns a matplotlib Figure; `save_figure` and `figure_svg` bring it to a file and into HTML.
 """
@@ -6,7 +6,6 @@ Every function returns a matplotlib Figure; `save_figure` and `figure_svg` bring
 from kgem.report.figures.counts import counts_figure
 from kgem.report.figures.curves import elbo_figure, learning_curves
 from kgem.report.figures.drawing import figure_svg, save_figure
-from kgem.report.figures.prior import prior_figure
 from kgem.report.figures.reliability import reliability_figure
 from kgem.report.figures.strengths import ProportionalFit, fit_strengths, strengths_figure
 
@@ -17,7 +16,6 @@ __all__ = [
     "figure_svg",
     "fit_strengths",
     "learning_curves",
-    "prior_figure",
     "reliability_figure",
     "save_figure",
     "strengths_figure",

@@ -17,11 +17,12 @@ from kgem.report.figures.drawing import (
     ORANGE,
     PURPLE,
     SKY,
-    duration,
     empty_figure,
     engineering,
+    rough_duration,
     style,
 )
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,7 +157,7 @@ def _name_phases(axes: Axes, segments: Sequence[_Segment]) -> None:
         epochs = sum(segment.end - segment.start for segment in mine)
         seconds = sum(float(np.nansum(_column(segment.records, "seconds"))) for segment in mine)
         name = PHASES.get(phase, (phase, PURPLE))[0]
-        text = f"{name}\n{epochs} epoch{'s' * (epochs != 1)}, {duration(seconds)}"
+        text = f"{name}\n{pluralise(epochs, 'epoch')}, {rough_duration(seconds)}"
         handles.append(Line2D([], [], color=mine[0].colour, linewidth=5, label=text))
     if handles:
         axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, columnspacing=3)

@@ -28,11 +28,11 @@ __all__ = [
     "PURPLE",
     "RED",
     "SKY",
-    "duration",
     "empty_figure",
     "engineering",
     "figure_format",
     "figure_svg",
+    "rough_duration",
     "save_figure",
     "short",
     "style",
@@ -171,7 +171,7 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def duration(seconds: float) -> str:
+def rough_duration(seconds: float) -> str:
     """Seconds for people."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""`kgem predict`, `kgem similar`: questions to a fitted model."""
+"""`kgem predict`: answers to questions, and the most probable missing facts."""
 
 from __future__ import annotations
 
@@ -9,32 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kgem.cli.arguments import AsCsv, Device, Figure, Mode, ModeChoice, Out, RunFolder
 from kgem.cli.console import AsJson, emit, heading, paragraph, say, table
+from kgem.cli.destination import Destination, save_figure
+from kgem.cli.opening import open_model
 from kgem.cli.output import Force, refuse_existing
 from kgem.cli.progress import Progress
-from kgem.cli.results import (
-    AsCsv,
-    Device,
-    Figure,
-    Mode,
-    ModeChoice,
-    Out,
-    Run,
-    Target,
-    counting,
-    opened,
-    percent,
-    percent_range,
-    save_figure,
-)
 from kgem.errors import ConfigError, TriplesError
+from kgem.report.formatting import answer_ranges, percent
 
 if TYPE_CHECKING:
     from kgem.answer.missing import ScoredFact
     from kgem.answer.model import Model
-    from kgem.answer.predict import Answer, Prediction, Query
+    from kgem.answer.predict import Prediction, Query
 
-__all__ = ["predict", "similar"]
+__all__ = ["predict"]
 
 TOP, TOP_OF_ALL = 10, 1000
 ANSWERS = {
@@ -60,13 +49,10 @@ FACTS = {
     "side": "str",
     "known": "str",
 }
-SIMILAR = {"label": "str", "cosine": "float", "frequency": "int"}
-
-Top = Annotated[int, typer.Option(min=1, help="How many to list.")]
 
 
 def predict(
-    run: Run,
+    run: RunFolder,
     head: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
     relation: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
     tail: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
@@ -101,32 +87,37 @@ def predict(
     for the rank. An entity is no answer to a question about itself unless training often has the relation so.
     """
     _check_question(head, relation, tail, queries, everything)
-    target = Target(as_json, as_csv, out, force)
+    destination = Destination(as_json, as_csv, out, force)
     if figure is not None:
         refuse_existing(figure, force)
         if everything:
             raise ConfigError("--all has no figure", remedy="draw answers to questions: --head ... --relation ...")
     if everything:
-        _predict_all(opened(run, device), relation, top or TOP_OF_ALL, mode, target)
+        _predict_all(open_model(run, device), relation, top or TOP_OF_ALL, mode, destination)
         return
-    asked = [_query(head, relation, tail)] if queries is None else _read_queries(queries)
-    model = opened(run, device)
+    asked = [_make_query(head, relation, tail)] if queries is None else _read_queries(queries)
+    model = open_model(run, device)
     with Progress("predicting"):
         predictions = model.predict_many(asked, top=top or TOP, new_only=new_only, mode=mode)
     if figure is not None:
-        save_figure(lambda: _answer_figure(predictions), figure)
-    if not target.table:
+        from kgem.report.figures.answers import answers_figure
+
+        save_figure(answers_figure(predictions), figure)
+    if not destination.is_table:
         documents = [prediction.to_dict() for prediction in predictions]
-        rows = [row for prediction in predictions for row in _answer_rows(prediction)]
-        target.put(documents[0] if queries is None else documents, rows, ANSWERS)
+        rows = [row for prediction in predictions for row in _list_rows(prediction)]
+        destination.write(documents[0] if queries is None else documents, rows, ANSWERS)
         return
     for place, prediction in enumerate(predictions):
-        emit(heading(_question(prediction), space=place > 0), _answer_table(prediction) if prediction else "no answer")
+        emit(
+            heading(_write_question(prediction), space=place > 0),
+            _tabulate_answers(prediction) if prediction else "no answer",
+        )
     kinds = dict.fromkeys(prediction.asked for prediction in predictions)
     for kind in kinds:
         meaning = next(prediction.meaning for prediction in predictions if prediction.asked == kind)
         say(paragraph(f"probability: {meaning}"))
-    say(paragraph(_how(model, mode)))
+    say(paragraph(_explain_probability(model, mode)))
 
 
 def _check_question(
@@ -147,7 +138,7 @@ def _check_question(
         raise ConfigError(f"a question has two of three, not {', '.join(given) or 'none'}", remedy=f"give {remedy}")
 
 
-def _query(*labels: str | None) -> Query:
+def _make_query(*labels: str | None) -> Query:
     from kgem.answer.predict import Query
 
     return Query(*labels)
@@ -173,52 +164,33 @@ def _read_queries(path: Path) -> list[Query]:
                 where=f"{path}:{number}",
                 remedy="as in: France<TAB>borders<TAB>?",
             )
-        found.append(_query(*fields))
+        found.append(_make_query(*fields))
     if not found:
         raise TriplesError("has no questions in it", where=str(path), remedy="write one per line")
     return found
 
 
-def _completed(query: Query, label: str) -> dict[str, str]:
-    """The fact that an answer makes of a question."""
-    return {name: label if given is None else given for name, given in query._asdict().items()}
-
-
-def _answer_rows(prediction: Prediction) -> Iterator[dict[str, Any]]:
+def _list_rows(prediction: Prediction) -> Iterator[dict[str, Any]]:
+    """Each answer with the fact that it makes of the question."""
     for place, answer in enumerate(prediction, 1):
-        fields = asdict(answer)
-        del fields["label"]
-        yield {**_completed(prediction.query, answer.label), "asked": prediction.asked, "place": place, **fields}
+        fact = {**prediction.query._asdict(), prediction.asked: answer.label}
+        yield {**fact, "asked": prediction.asked, "place": place, **asdict(answer)}
 
 
-def _question(prediction: Prediction) -> str:
+def _write_question(prediction: Prediction) -> str:
     return " · ".join("?" if label is None else label for label in prediction.query)
 
 
-def _answer_table(prediction: Prediction) -> Any:
+def _tabulate_answers(prediction: Prediction) -> Any:
     columns = ["", prediction.asked, "known", "probability", "90 % range", "rank", "facts"]
     rows = [
-        (f"{place}", answer.label, answer.known or "", percent(answer.probability), *_doubt(answer), answer.frequency)
-        for place, answer in enumerate(prediction, 1)
+        (f"{i}", each.label, each.known or "", percent(each.probability), *answer_ranges(each), each.frequency)
+        for i, each in enumerate(prediction, 1)
     ]
     return table(columns, rows, left=3)
 
 
-def _answer_figure(predictions: Sequence[Prediction]) -> Any:
-    from kgem.report.figures.answers import answers_figure
-
-    return answers_figure(predictions)
-
-
-def _doubt(answer: Answer) -> tuple[str, str]:
-    """The ranges of probability and rank."""
-    if answer.low is None or answer.high is None or answer.rank_low is None or answer.rank_high is None:
-        return "", ""
-    low, high = answer.rank_low, answer.rank_high
-    return percent_range(answer.low, answer.high), f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _how(model: Model, mode: str) -> str:
+def _explain_probability(model: Model, mode: str) -> str:
     """How the probabilities came about."""
     chosen = model.resolve(mode)
     if not model.temperatures:
@@ -226,26 +198,26 @@ def _how(model: Model, mode: str) -> str:
     return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen):.2f})"
 
 
-def _predict_all(model: Model, relation: str | None, top: int, mode: str, target: Target) -> None:
+def _predict_all(model: Model, relation: str | None, top: int, mode: str, destination: Destination) -> None:
     with Progress("looking for missing facts") as progress:
         relations = None if relation is None else [relation]
-        facts = model.missing_facts(top, relations, mode, progress=counting(progress))
-    if not target.table:
+        facts = model.missing_facts(top, relations, mode, progress=progress.count)
+    if not destination.is_table:
         rows = [fact.to_dict() for fact in facts]
-        target.put(rows, rows, FACTS)
+        destination.write(rows, rows, FACTS)
         return
     emit(heading(f"The {len(facts):,} most probable facts that {model.data.name} lacks", space=False))
-    emit(_fact_table(facts))
+    emit(_tabulate_facts(facts))
     say(
         paragraph(
             "probability: of the tail given head and relation, or of the head given the rest (asked), and given that "
             "there is one; share: as good as the known answers of that question from about 1 on"
         ),
-        paragraph(_how(model, mode)),
+        paragraph(_explain_probability(model, mode)),
     )
 
 
-def _fact_table(facts: Sequence[ScoredFact]) -> Any:
+def _tabulate_facts(facts: Sequence[ScoredFact]) -> Any:
     rows = [
         (
             f"{place}",
@@ -259,25 +231,3 @@ def _fact_table(facts: Sequence[ScoredFact]) -> Any:
         for place, fact in enumerate(facts, 1)
     ]
     return table(["", "head", "relation", "tail", "asked", "probability", "share"], rows, left=5)
-
-
-def similar(
-    run: Run,
-    entity: Annotated[str, typer.Argument(help="Its label.", show_default=False)],
-    top: Top = TOP,
-    mode: Mode = ModeChoice.auto,
-    device: Device = "cpu",
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    out: Out = None,
-    force: Force = False,
-) -> None:
-    """List the entities whose vectors point the same way as that of one: it plays a similar part in the graph."""
-    target = Target(as_json, as_csv, out, force)
-    found = opened(run, device).similar(entity, top, mode)
-    if target.table:
-        rows = [(f"{place}", each.label, f"{each.cosine:.3f}", each.frequency) for place, each in enumerate(found, 1)]
-        emit(heading(f"Similar to {entity}", space=False), table(["", "entity", "cosine", "facts"], rows, left=2))
-    else:
-        near = [asdict(each) for each in found]
-        target.put({"entity": entity, "similar": near}, near, SIMILAR)

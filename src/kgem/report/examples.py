@@ -1,4 +1,4 @@
-"""What a report measures itself: how well probabilities are calibrated, and answers to some held-out questions."""
+"""Answers to some held-out questions, as examples of what a model predicts."""
 
 from __future__ import annotations
 
@@ -7,29 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kgem.answer.fitted import Fitted
 from kgem.answer.model import Model
 from kgem.answer.predict import Answer, Prediction, Query
-from kgem.evaluate.calibration import Calibration, measure
 from kgem.evaluate.ranking import rank
 
-__all__ = ["Sample", "calibrated", "samples"]
+__all__ = ["Example", "draw_examples"]
 
-QUESTIONS, ANSWERS, ASKED = 8, 5, 60  # sample questions, answers shown, answers looked at
-CALIBRATION_FACTS = 10_000  # of a huge split, as many are measured
-
-
-def calibrated(model: Fitted, split: str, mode: str) -> Calibration:
-    """How far the probabilities of a mode can be trusted on a split."""
-    data = model.data
-    facts = data.reciprocal(data.split(split))
-    if len(facts) > CALIBRATION_FACTS:
-        facts = facts[np.sort(np.random.default_rng(0).choice(len(facts), CALIBRATION_FACTS, replace=False))]
-    return measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode))
+QUESTIONS, ANSWERS, ASKED = 8, 5, 60  # questions, answers shown, answers looked at
 
 
 @dataclass(frozen=True)
-class Sample:
+class Example:
     """A held-out fact, asked for its tail."""
 
     prediction: Prediction
@@ -38,7 +26,7 @@ class Sample:
     rank: int  # filtered
 
 
-def samples(model: Model, split: str, mode: str) -> Iterator[Sample]:
+def draw_examples(model: Model, split: str, mode: str) -> Iterator[Example]:
     """Facts drawn at random, of as many relations as there are."""
     data, facts = model.data, model.data.split(split)
     shuffled = facts[np.random.default_rng(0).permutation(len(facts))]
@@ -53,4 +41,4 @@ def samples(model: Model, split: str, mode: str) -> Iterator[Sample]:
         picked.tolist(), ranks.tolist(), model.predict_many(queries, top=ASKED, mode=mode), strict=True
     ):
         answers = [answer for answer in prediction if answer.known not in told][:ANSWERS]
-        yield Sample(prediction, answers, data.entities[fact[2]], int(place))
+        yield Example(prediction, answers, data.entities[fact[2]], int(place))

@@ -1,0 +1,81 @@
+"""`kgem compare`: runs on the same graph side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kgem.cli.arguments import Device, Mode, ModeChoice, Split, SplitChoice
+from kgem.cli.console import AsJson, emit, emit_json, heading, paragraph, plain, say, table
+from kgem.cli.opening import open_model
+from kgem.cli.progress import Progress
+from kgem.errors import ConfigError
+from kgem.report.formatting import METRICS, metric_cells
+
+if TYPE_CHECKING:
+    from kgem.answer.comparison import Difference
+    from kgem.answer.model import Model
+
+__all__ = ["compare"]
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of runs or models.", show_default=False)
+    ],
+    split: Split = SplitChoice.test,
+    mode: Mode = ModeChoice.auto,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Show runs on the same graph side by side, each with its gain in MRR over the first and a 95 % interval of it.
+
+    The interval is of the paired bootstrap over facts: what another test set could show, not another seed.
+    """
+    if len(runs) < 2:
+        raise ConfigError("one run cannot be compared", remedy="give two or more")
+    import numpy as np
+
+    from kgem.answer.comparison import difference, fact_values, same_facts
+
+    models: list[Model] = []
+    values = []
+    for run in runs:
+        model = open_model(run, device)
+        if models:
+            same_facts(models[0], model)
+        with Progress(f"ranking {run}") as progress:
+            values.append(fact_values(model, split, mode, progress=progress.count))
+        models.append(model)
+    rng = np.random.default_rng(seed)
+    gains = [difference(values[0][1], each, rng) for _, each in values[1:]]
+    if as_json:
+        documents = [
+            {"run": str(run), **_describe(model, mode), **vars(metrics)}
+            for run, model, (metrics, _) in zip(runs, models, values, strict=True)
+        ]
+        for document, gain in zip(documents[1:], gains, strict=True):
+            document["gain"] = gain.to_dict()
+        emit_json({"graph": models[0].data.name, "split": str(split), "runs": documents})
+        return
+    emit(heading(f"{models[0].data.name}, {split}: {gains[0].n:,} facts", space=False))
+    shown = [None, *gains]
+    rows = [
+        (run, *_describe(model, mode).values(), *metric_cells(metrics)[:4], *_gain_cells(gain))
+        for run, model, (metrics, _), gain in zip(runs, models, values, shown, strict=True)
+    ]
+    emit(table(["run", "model", "mode", "K", *METRICS[:4], "gain", "95 % interval"], rows, left=3))
+    unclear = [plain(run) for run, gain in zip(runs[1:], gains, strict=True) if not gain.clear]
+    if unclear:
+        say(paragraph(f"not clearly different from {plain(runs[0])} on these facts: {', '.join(unclear)}"))
+
+
+def _describe(model: Model, mode: str) -> dict[str, Any]:
+    return {"model": model.config.model.score, "mode": model.resolve(mode), "dim": model.config.model.dim}
+
+
+def _gain_cells(gain: Difference | None) -> tuple[str, str]:
+    return ("", "") if gain is None else (f"{gain.value:+.4f}", f"{gain.low:+.4f} to {gain.high:+.4f}")

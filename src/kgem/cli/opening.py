@@ -1,0 +1,41 @@
+"""Opens the model that a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kgem.cli.progress import Progress
+from kgem.errors import ArtifactError, ConfigError, InputError
+
+if TYPE_CHECKING:
+    from kgem.answer.model import Model
+
+__all__ = ["open_model", "treat_artifacts_as_input"]
+
+
+def open_model(run: Path, device: str = "cpu") -> Model:
+    """The model in a folder; one that is not there, or cannot be used, is wrong input."""
+    if not run.is_dir():
+        what = "is a file, not a folder" if run.exists() else "there is no such folder"
+        raise InputError(what, where=str(run), remedy="give the folder of a run or of a saved model")
+    with Progress(f"loading {run}"), treat_artifacts_as_input():
+        from kgem.answer.model import load
+        from kgem.runs.configure import check_device
+
+        try:
+            check_device(device)
+        except ConfigError as error:
+            raise ConfigError(error.what, where="--device", remedy=error.remedy) from error
+        return load(run, device)
+
+
+@contextmanager
+def treat_artifacts_as_input() -> Iterator[None]:
+    """Inside, files of kgem's own that cannot be used are what the user gave: wrong input."""
+    try:
+        yield
+    except ArtifactError as error:
+        raise InputError(error.what, where=error.where, remedy=error.remedy) from error

@@ -1,0 +1,21 @@
+"""How far the probabilities of a model can be trusted on a split."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kgem.answer.fitted import Fitted
+from kgem.evaluate.calibration import Calibration, measure
+
+__all__ = ["ENOUGH_FACTS", "measure_calibration"]
+
+ENOUGH_FACTS = 10_000  # for a curve that nobody could tell from that of all
+
+
+def measure_calibration(model: Fitted, split: str, mode: str, *, most: int | None = None) -> Calibration:
+    """Calibration on the facts of a split from both sides, or on at most so many of them, drawn at random."""
+    data = model.data
+    facts = data.reciprocal(data.split(split))
+    if most is not None and len(facts) > most:
+        facts = facts[np.sort(np.random.default_rng(0).choice(len(facts), most, replace=False))]
+    return measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode))
