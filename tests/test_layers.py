@@ -21,7 +21,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "settings",
     ),
     "files": (
-        "folders",
+        "locks",
+        "atomic",
         "store",
         "checkpoints",
     ),

@@ -541,7 +541,7 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
     for name in ("a.tsv", "a.tsv.gz", "a.tsv.xz", "a.tsv.zst"):
-        with pytest.raises(KeyboardInterrupt), files.writing(tmp_path / name) as stream:
+        with pytest.raises(KeyboardInterrupt), files.write_to(tmp_path / name) as stream:
             stream.write(b"half")
             raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []

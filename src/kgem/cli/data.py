@@ -12,7 +12,7 @@ import typer
 
 from kgem.cli import reading
 from kgem.cli.console import AsJson, counted, emit, emit_bytes, emit_json, plain, say, table
-from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
+from kgem.cli.output import Force, fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
 from kgem.errors import ConfigError, InputError, TriplesError
@@ -236,7 +236,7 @@ def generate(
             valid=valid,
             test=test,
         )
-        with folder_of_files(out) as fresh:
+        with fill_folder(out) as fresh:
             generating.save(planted, fresh)
             names = sorted(path.name for path in fresh.iterdir())
     counts = {part: len(planted.dataset.split(part)) for part in ("train", "valid", "test")}
@@ -329,7 +329,7 @@ def _write_folder(frames: Mapping[str, pl.DataFrame], out: Path, name: str, lite
     from kgem.data.triples import FORMATS, write_triples
 
     form = FORMATS[name]
-    with folder_of_files(out) as fresh:
+    with fill_folder(out) as fresh:
         for part, frame in frames.items():
             target = fresh if form.is_folder else fresh / f"{part}{form.extensions[0]}"
             write_triples(frame, target, format=name, split=part, literals=literals)

@@ -156,7 +156,7 @@ class Target:
 
     @staticmethod
     def _write(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> None:
-        from kgem.data.streams import writing
+        from kgem.data.streams import write_to
 
         suffix = out.suffix.lower()
         buffer = io.BytesIO()
@@ -166,7 +166,7 @@ class Target:
             _frame(rows, schema).write_csv(buffer)
         else:
             _frame(rows, schema).write_parquet(buffer)
-        with writing(out) as file:
+        with write_to(out) as file:
             file.write(buffer.getvalue())
 
 

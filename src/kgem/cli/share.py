@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kgem.cli.console import AsJson, emit, emit_json, say
-from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
+from kgem.cli.output import Force, fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.results import Device, Mode, ModeChoice, Run, given_files, opened
 
@@ -76,7 +76,7 @@ def export(
     place = find_model(run)
     target = out or (run / "export" / to if place != run else run.with_name(f"{run.absolute().name}-{to}"))
     refuse_taken(target, force)
-    with Progress(f"writing {to}"), folder_of_files(target) as fresh:
+    with Progress(f"writing {to}"), fill_folder(target) as fresh:
         write_tables(model, fresh, to, mode)
         names = sorted(path.name for path in fresh.iterdir())
     files = [str(target / name) for name in names]

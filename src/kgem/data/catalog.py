@@ -18,6 +18,7 @@ from typing import Any
 
 from kgem.data.cache import cache_folder
 from kgem.errors import CatalogError
+from kgem.files.atomic import replace_folder
 
 __all__ = ["CATALOG", "Counts", "Entry", "Remote", "entry", "fetch", "graphs_folder", "locate"]
 
@@ -271,7 +272,9 @@ def fetch(name: str, *, progress: Any = None, base: str | None = None) -> dict[s
             fresh = Path(folder) / "graph"
             fresh.mkdir()
             _download(graph, fresh, Path(folder), progress)
-            _put(fresh, target, Path(folder))
+            with replace_folder(target) as new:
+                for file in fresh.iterdir():
+                    file.rename(new / file.name)
     except OSError as error:
         raise _absent(graph, f"could not be downloaded ({_reason(error)})") from error
     return {split: target / file for split, file in FILES.items()}
@@ -373,20 +376,6 @@ def _extract(archive: Path, fresh: Path, url: str) -> None:
         raise CatalogError(
             f"the archive has no {', '.join(sorted(lacking))}", where=url, remedy="the source has changed"
         )
-
-
-def _put(fresh: Path, target: Path, scratch: Path) -> None:
-    """Rename the finished folder into place; one that another process puts there first is as good."""
-    for file in fresh.iterdir():
-        with file.open("rb+") as opened:
-            os.fsync(opened.fileno())
-    if target.exists():
-        target.replace(scratch / "old")
-    try:
-        fresh.replace(target)
-    except OSError:
-        if not _complete(target):
-            raise
 
 
 def _absent(graph: Entry, why: str) -> CatalogError:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -17,8 +16,9 @@ from typing import IO, Any, cast
 import zstandard
 
 from kgem.errors import TriplesError
+from kgem.files.atomic import write_file
 
-__all__ = ["CODECS", "STDIN", "Codec", "Source", "split_suffix", "writing"]
+__all__ = ["CODECS", "STDIN", "Codec", "Source", "split_suffix", "write_to"]
 
 STDIN = "-"
 _PIECE = 1 << 14  # compressed bytes handed to zstd at a time
@@ -175,30 +175,13 @@ def _reported(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def writing(target: Path) -> Iterator[IO[bytes]]:
+def write_to(target: Path) -> Iterator[IO[bytes]]:
     """A stream to `target`, compressed as its name says; the file appears only when all went well."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     codec = CODECS.get(split_suffix(target.name)[1])
     try:
-        with temporary.open("xb") as raw:
-            with codec.writer(raw) if codec else nullcontext(raw) as stream:
-                yield stream
-            raw.flush()
-            os.fsync(raw.fileno())
-        temporary.replace(target)
-        _sync_folder(target.parent)
+        with write_file(target) as raw, codec.writer(raw) if codec else nullcontext(raw) as stream:
+            yield stream
     except OSError as error:
         what = f"cannot be written: {error.strerror or error}"
         remedy = "check the folder, its permissions and the room on the disk"
         raise TriplesError(what, where=str(target), remedy=remedy) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import ArtifactError, Damaged
-from kgem.files.folders import locate, replacing
+from kgem.files.atomic import locate, replace_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,7 +73,7 @@ def write_store(
     _check_documents(documents)
     try:
         _check_replaceable(folder)
-        with replacing(folder) as new:
+        with replace_folder(folder) as new:
             _fill(new, groups, documents, kind, version)
     except (OSError, SafetensorError) as error:
         raise _not_written(folder, error) from error
@@ -131,7 +131,7 @@ def _check_documents(documents: Mapping[str, Any]) -> None:
 def _fill(
     folder: Path, groups: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any], kind: str, version: int
 ) -> None:
-    """Write all files of a store into an empty folder and bring them to disk."""
+    """Write all files of a store into an empty folder."""
     from safetensors.torch import save_file
 
     files: dict[str, FileRecord] = {}
@@ -139,14 +139,13 @@ def _fill(
         path = folder / f"{group}{TENSORS}"
         save_file(dict(tensors), path)
         path.chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
-        files[path.name] = _to_disk(path)
+        files[path.name] = _record(path)
     for name, document in sorted(documents.items()):
         path = folder / f"{name}{DOCUMENT}"
         path.write_bytes(_to_json(document))
-        files[path.name] = _to_disk(path)
+        files[path.name] = _record(path)
     (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, _kgem_version(), files))))
-    (folder / SEAL).write_bytes(_seal(_to_disk(folder / MANIFEST).sha256))
-    _to_disk(folder / SEAL)
+    (folder / SEAL).write_bytes(_seal(_record(folder / MANIFEST).sha256))
 
 
 def _to_json(document: Any) -> bytes:
@@ -157,10 +156,9 @@ def _seal(sha256: str) -> bytes:
     return f"{sha256}  {MANIFEST}\n".encode()
 
 
-def _to_disk(path: Path) -> FileRecord:
-    """Wait until the file is on disk; what it holds."""
+def _record(path: Path) -> FileRecord:
+    """What the file holds."""
     with path.open("rb") as file:
-        os.fsync(file.fileno())
         return FileRecord(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kgem.answer.artifact import find_model
 from kgem.answer.model import Model, load
-from kgem.data.streams import writing
+from kgem.data.streams import write_to
 from kgem.errors import ArtifactError, InputError
 from kgem.files.store import MANIFEST
 from kgem.report import html as page
@@ -56,7 +56,7 @@ def write_report(
     run = Path(folder)
     path = target or default_target(run)
     content = report_html(model or load(run), read_origin(run), mode, step=step)
-    with writing(path) as file:
+    with write_to(path) as file:
         file.write(content.encode())
     return path
 

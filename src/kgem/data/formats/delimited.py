@@ -11,7 +11,7 @@ from polars.exceptions import ComputeError
 
 from kgem.data.formats.quoting import NUL_MARK, Page, quoted_page
 from kgem.data.rows import FACT, Intake, Layout, Problem, choose, width_reason, width_remedy
-from kgem.data.streams import Source, writing
+from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
 __all__ = ["decoded", "plain_pages", "read_csv", "read_tsv", "write_csv", "write_tsv"]
@@ -37,7 +37,7 @@ def write_tsv(frame: pl.DataFrame, target: Path) -> None:
     """Labels as they are; a label with a tab or a line break is an error, for TSV cannot hold it."""
     for column in frame.columns:
         _refuse(frame, column, target)
-    with writing(target) as stream:
+    with write_to(target) as stream:
         if frame["head"][0].startswith("\ufeff"):
             stream.write(BOM)  # a reader takes the first one away
         frame.write_csv(stream, include_header=False, separator="\t", quote_style="never", null_value="")
@@ -45,7 +45,7 @@ def write_tsv(frame: pl.DataFrame, target: Path) -> None:
 
 def write_csv(frame: pl.DataFrame, target: Path) -> None:
     """Every field in quotes: nothing in a label can be taken for anything else."""
-    with writing(target) as stream:
+    with write_to(target) as stream:
         frame.with_columns(pl.all().fill_null("")).write_csv(stream, include_header=False, quote_style="always")
 
 

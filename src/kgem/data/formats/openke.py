@@ -8,7 +8,7 @@ import polars as pl
 
 from kgem.data.formats.delimited import decoded, plain_pages
 from kgem.data.rows import FACT, Intake, Options, Problem
-from kgem.data.streams import CODECS, Source, split_suffix, writing
+from kgem.data.streams import CODECS, Source, split_suffix, write_to
 from kgem.errors import TriplesError
 
 __all__ = ["holds_openke", "read_openke", "write_openke"]
@@ -165,6 +165,6 @@ def _extended(folder: Path, kind: str, labels: pl.Series) -> pl.DataFrame:
 
 
 def _write_counted(frame: pl.DataFrame, path: Path, separator: str) -> None:
-    with writing(path) as stream:
+    with write_to(path) as stream:
         stream.write(f"{len(frame)}\n".encode())
         frame.write_csv(stream, include_header=False, separator=separator, quote_style="never")

@@ -19,7 +19,7 @@ from kgem.data.formats.delimited import BOM, plain_pages
 from kgem.data.formats.quoting import Page
 from kgem.data.formats.terms import BASE, Labels, decode, entity, graph, literal, relation
 from kgem.data.rows import FACT, Intake, Problem
-from kgem.data.streams import Source, writing
+from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
 __all__ = ["read_nq", "read_nt", "read_rdf", "read_ttl", "write_nq", "write_nt", "write_rdf", "write_ttl"]
@@ -290,5 +290,5 @@ def _write(frame: pl.DataFrame, target: Path, form: Any, literals: bool) -> None
         quads = (ox.Quad(entities[h], relations[r], objects[t], graphs[g]) for h, r, t, g in rows)
     else:
         quads = (ox.Quad(entities[h], relations[r], objects[t]) for h, r, t in rows)
-    with writing(target) as stream:
+    with write_to(target) as stream:
         ox.serialize(quads, output=stream, format=form)

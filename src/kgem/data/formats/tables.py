@@ -11,7 +11,7 @@ import polars as pl
 
 from kgem.data.formats import parquet
 from kgem.data.rows import FACT, Intake, Problem, choose
-from kgem.data.streams import Source, writing
+from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
 __all__ = ["is_table", "read_parquet", "read_table", "write_parquet"]
@@ -31,7 +31,7 @@ def read_parquet(source: Source, intake: Intake) -> None:
 
 def write_parquet(frame: pl.DataFrame, target: Path) -> None:
     """One file, columns by name."""
-    with writing(target) as stream:
+    with write_to(target) as stream:
         frame.write_parquet(stream)
 
 
