@@ -27,6 +27,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "checkpoints",
     ),
     "data": (
+        "options",
         "index",
         "streams",
         "rows",

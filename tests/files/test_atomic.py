@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from kgem.files.atomic import replace_folder, write_file
+from kgem.files.atomic import write_file
 from kgem.runs.run import check_free
 
 
@@ -66,11 +68,16 @@ def test_two_writers_do_not_mix(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_leaves_is_known_as_such(tmp_path: Path) -> None:
     """A run may begin in a folder with such leftovers and nothing else."""
-    child = os.fork()
-    if child == 0:
-        with replace_folder(tmp_path / "graph"), write_file(tmp_path / "config.toml"):
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
+    code = """
+import os, signal, sys
+from pathlib import Path
+from kgem.files.atomic import replace_folder, write_file
+folder = Path(sys.argv[1])
+with replace_folder(folder / "graph"), write_file(folder / "config.toml"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
     left = names(tmp_path)
     assert len(left) == 2 and all(name.startswith(".") for name in left)
     check_free(tmp_path, force=False)

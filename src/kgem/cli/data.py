@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +35,7 @@ Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same res
 
 
 @app.command(epilog="Example: kgem data check graph.tsv")
-@reading.reads
+@reading.with_options
 def check(
     graph: reading.Graph,
     threshold: Annotated[
@@ -43,13 +43,13 @@ def check(
     ] = 0.97,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Report bad rows, duplicates, facts in two splits, unseen symbols and leakage.
 
     Ends with exit code 2 if there are bad rows, unless they are to be skipped.
     """
-    dataset = reading.load(graph, how | {"skip_bad": True}, quiet=True)  # to see all bad rows, not one
+    dataset = reading.load(graph, replace(how, skip_bad=True), quiet=True)  # to see all bad rows, not one
     n_facts = len(dataset.train) + len(dataset.valid) + len(dataset.test)
     with Progress("checking", expected=n_facts / CHECK_RATE):
         from kgem.data.splits import check as check_splits
@@ -59,7 +59,7 @@ def check(
         emit_json(report.to_dict() | {"reading": [asdict(each) for each in dataset.reports]})
     else:
         emit(*check_tables(report, dataset.reports))
-    if not how["skip_bad"]:
+    if not how.skip_bad:
         _refuse_bad_rows(dataset.reports)
 
 
@@ -75,7 +75,7 @@ def _refuse_bad_rows(reports: tuple[ReadReport, ...]) -> None:
 
 
 @app.command(epilog="Example: kgem data stats graph.tsv --figure counts.svg")
-@reading.reads
+@reading.with_options
 def stats(
     graph: reading.Graph,
     top: Annotated[int, typer.Option(min=0, help="How many relations to list.")] = 20,
@@ -94,7 +94,7 @@ def stats(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
     if figure is not None:
@@ -118,7 +118,7 @@ def stats(
 
 
 @app.command(epilog="Example: kgem data convert graph.ttl graph.tsv")
-@reading.reads
+@reading.with_options
 def convert(
     graph: reading.Graph,
     out: Annotated[
@@ -129,7 +129,7 @@ def convert(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Write a graph in another format; each fact once, labels unchanged.
 
@@ -144,7 +144,7 @@ def convert(
     elif out != STDOUT:
         refuse_existing(Path(out), force)
     frames = reading.read_frames(graph, how)
-    keep = how["literals"] == "keep"
+    keep = how.literals == "keep"
     if is_folder:
         names = _write_folder(frames, Path(out), name, keep)
     elif out == STDOUT:
@@ -158,7 +158,7 @@ def convert(
 
 
 @app.command(epilog="Example: kgem data split graph.tsv --out split/ --valid 0.1 --test 0.1 --seed 0")
-@reading.reads
+@reading.with_options
 def split(
     graph: reading.Graph,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.", show_default=False)],
@@ -172,7 +172,7 @@ def split(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Divide a graph into train, valid and test, so that train knows every symbol.
 
@@ -186,7 +186,7 @@ def split(
 
     made, report = make_split(dataset, valid, test, seed, group=group)
     parts = {part: made.frame(part) for part, n in report.got.items() if n}
-    names = _write_folder(parts, out, name, how["literals"] == "keep")
+    names = _write_folder(parts, out, name, how.literals == "keep")
     say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
     if as_json:
         emit_json(report.to_dict() | {"files": names})
@@ -270,7 +270,7 @@ def fetch(
             emit(table(columns, shown, left=4))
         return
     known = entry(name)
-    files = reading.fetched(known.name, mirror, again=force)
+    files = reading.get_files(known.name, mirror, again=force)
     say(f"{known.name}: {known.origin}; licence: {known.licence}")
     if as_json:
         emit_json(_catalogued(known.name) | {"files": {split: str(path) for split, path in files.items()}})

@@ -45,7 +45,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warning
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
 
 
-@reading.reads
+@reading.with_options
 def fit(
     graph: reading.Graph,
     model: Annotated[
@@ -84,7 +84,7 @@ def fit(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Fit a graph: pre-training, variational EM that learns every strength, re-training.
 

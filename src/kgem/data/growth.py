@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from kgem.data.dataset import COLUMNS, SPLITS, Dataset, IntArray, LongArray, Vocabulary, encode
+from kgem.data.dataset import SPLITS, Dataset, IntArray, LongArray, Vocabulary, encode
 from kgem.data.index import fact_keys
+from kgem.data.options import FACT
 from kgem.errors import DatasetError
 
 __all__ = ["Changes", "grow"]
@@ -61,7 +62,7 @@ def grow(
     facts = {split: _encode(frame, entities, relations) for split, frame in frames.items()}
     keys = {split: fact_keys(ids, len(entities), len(relations)) for split, ids in facts.items()}
     old = {split: fact_keys(data.split(split), len(entities), len(relations)) for split in SPLITS}
-    leaving = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.String)) if removed is None else _facts(removed)
+    leaving = pl.DataFrame(schema=dict.fromkeys(FACT, pl.String)) if removed is None else _facts(removed)
     gone = fact_keys(_encode(_of(leaving, entities, relations), entities, relations), len(entities), len(relations))
     _refuse_both(frames, keys, gone)
     homes = _homes(keys, old)
@@ -102,7 +103,7 @@ def grow(
 
 def _facts(frame: pl.DataFrame) -> pl.DataFrame:
     """Head, relation and tail as text, each fact once."""
-    return frame.select(pl.col(COLUMNS).cast(pl.String)).unique(maintain_order=True)
+    return frame.select(pl.col(FACT).cast(pl.String)).unique(maintain_order=True)
 
 
 def _extended(vocabulary: Vocabulary, columns: Sequence[pl.Series]) -> Vocabulary:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from kgem.config import Config
-from kgem.data.dataset import COLUMNS, SPLITS, Dataset
+from kgem.data.dataset import SPLITS, Dataset
 from kgem.data.growth import Changes, grow
+from kgem.data.options import FACT, ReadOptions
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
@@ -36,14 +37,6 @@ __all__ = ["Given", "Plan", "new_folder", "plan_update", "read_given", "same_que
 # Lengths of the two phases: new rows are learned by then, and old ones have not drifted far.
 EM_EPOCHS, RETRAIN_EPOCHS = 10, 15
 BETA = 0.1  # of runs of before it was written down
-READING: Mapping[str, Any] = {  # of kgem.data.triples.read_triples
-    "format": None,
-    "header": False,
-    "columns": None,
-    "extra": None,
-    "literals": "drop",
-    "skip_bad": False,
-}
 _FIXED = re.compile(r"model\..*|dtype")  # settings that tables are made of
 
 LOG = logging.getLogger(__name__)
@@ -85,34 +78,31 @@ def update(
     Dataset.load for both. Facts are for training unless they come with splits. Overrides are settings as of `fit`; by
     default EM takes 10 epochs and re-training 15. The model that is given does not change.
     """
-    planned = plan_update(model, read_given(facts, remove, reading), overrides)
+    planned = plan_update(model, read_given(facts, remove, ReadOptions.from_dict(reading or {})), overrides)
     on_epoch = None if progress is None else (lambda _, phase, record: progress(phase, record))
     training = Training(planned.prepared.data, planned.config, on_epoch, warm=planned.prepared.warm)
     training.run()
     return finish(training.phases.result(), planned.prepared, training.phases.config, seconds=training.seconds)
 
 
-def read_given(facts: Any, remove: Any = None, reading: Mapping[str, Any] | None = None) -> Given:
+def read_given(facts: Any, remove: Any = None, options: ReadOptions | None = None) -> Given:
     """What a user wants to add and to remove; both may be files, folders, names, frames, and facts a review."""
-    options = {**READING, **(reading or {})}
-    unknown = sorted(set(options) - set(READING))
-    if unknown:
-        raise ConfigError(f"no reading option is called {unknown[0]!r}", remedy=f"one of {', '.join(READING)}")
+    options = options or ReadOptions()
     if isinstance(facts, str | Path) and str(facts) != "-" and is_review(Path(facts).expanduser()):
         return _with_removals(_from_review(Path(facts).expanduser()), remove, options)
     if facts is None:
         return _with_removals(Given(), remove, options)
     frames, reports, files = _read(facts, options)
-    columns = {column for frame in frames.values() for column in frame.columns} - set(COLUMNS)
+    columns = {column for frame in frames.values() for column in frame.columns} - set(FACT)
     warnings = tuple(f"the column {column} is not used in training" for column in sorted(columns))
     return _with_removals(Given(frames, None, reports, files, warnings=warnings), remove, options)
 
 
-def _with_removals(given: Given, remove: Any, options: Mapping[str, Any]) -> Given:
+def _with_removals(given: Given, remove: Any, options: ReadOptions) -> Given:
     if remove is None:
         return given
     frames, reports, files = _read(remove, options)
-    parts = [frame.select(COLUMNS) for frame in frames.values()]
+    parts = [frame.select(FACT) for frame in frames.values()]
     parts += [] if given.removed is None else [given.removed]
     return Given(
         added=given.added,
@@ -125,7 +115,7 @@ def _with_removals(given: Given, remove: Any, options: Mapping[str, Any]) -> Giv
 
 
 def _read(
-    source: Any, options: Mapping[str, Any]
+    source: Any, options: ReadOptions
 ) -> tuple[dict[str, pl.DataFrame], tuple[ReadReport, ...], dict[str, str]]:
     """Labelled facts by split, how reading went, and the files' hashes."""
     from kgem.data.sources import find, read
@@ -151,7 +141,7 @@ def _from_review(path: Path) -> Given:
         "dropped": len(rejected),
         "without_effect": len(review.decisions) - len(accepted) - len(rejected),
     }
-    schema = dict.fromkeys(COLUMNS, pl.String)
+    schema = dict.fromkeys(FACT, pl.String)
     return Given(
         added={"train": pl.DataFrame(accepted, schema, orient="row")},
         removed=pl.DataFrame(rejected, schema, orient="row"),

@@ -10,7 +10,8 @@ import polars as pl
 from polars.exceptions import ComputeError
 
 from kgem.data.formats.quoting import NUL_MARK, Page, quoted_page
-from kgem.data.rows import FACT, Intake, Layout, Problem, choose, width_reason, width_remedy
+from kgem.data.options import FACT
+from kgem.data.rows import Intake, Layout, Problem, choose, width_reason, width_remedy
 from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
@@ -122,7 +123,7 @@ def _layout(page: Page, intake: Intake, separator: str) -> Layout:
     if isinstance(first, Problem):
         raise intake.error(first, may_skip=False)
     names = first if options.has_header else None
-    return choose(len(first), names, options, f"{intake.source}:{page.line(0)}")
+    return choose(len(first), names, intake, f"{intake.source}:{page.line(0)}")
 
 
 def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from kgem.data.formats.delimited import decoded, plain_pages
-from kgem.data.rows import FACT, Intake, Options, Problem
+from kgem.data.options import FACT, SPLITS, ReadOptions
+from kgem.data.rows import Intake, Problem
 from kgem.data.streams import CODECS, Source, split_suffix, write_to
 from kgem.errors import TriplesError
 
@@ -21,7 +22,7 @@ _BY_BLANK = r"^(?<label>.*?) +(?<id>\d{1,10}) *$"
 
 def holds_openke(folder: Path) -> bool:
     """Whether the folder has at least one of OpenKE's files of facts."""
-    return any(_member(folder, f"{split}2id.txt") for split in ("train", "valid", "test"))
+    return any(_member(folder, f"{split}2id.txt") for split in SPLITS)
 
 
 def _member(folder: Path, name: str) -> Path | None:
@@ -39,7 +40,7 @@ def read_openke(source: Source, intake: Intake) -> None:
         what = "OpenKE's folders have neither header, nor a choice of columns, nor an extra one"
         raise TriplesError(what, where=source.name, remedy="leave out header, columns and extra")
     entities, relations = _vocabulary(folder, "entity"), _vocabulary(folder, "relation")
-    path = _need(folder, f"{intake.options.split}2id.txt")
+    path = _need(folder, f"{intake.split}2id.txt")
     intake.source = str(path)
     ids, lines = _facts(path, intake)
     joined = (
@@ -103,7 +104,7 @@ def _problem(lines: pl.Series, joined: pl.DataFrame, row: int) -> Problem:
 def _vocabulary(folder: Path, kind: str) -> pl.DataFrame:
     """The columns id and label of entity2id.txt or relation2id.txt; every fault in it is an error."""
     path = _need(folder, f"{kind}2id.txt")
-    text = _lines(path, Intake(str(path), Options()))
+    text = _lines(path, Intake(str(path), ReadOptions()))
     found = pl.DataFrame({"text": text}).select(
         pl.coalesce(
             pl.col("text").str.extract_groups(pattern).struct.field(field) for pattern in (_BY_TAB, _BY_BLANK)
