@@ -138,7 +138,7 @@ def convert(
     """
     if out == STDOUT and as_json:
         raise ConfigError("standard output cannot have both the facts and JSON", remedy="name a file, or drop --json")
-    name, is_folder = _target(out, to)
+    name, is_folder = _choose_target(out, to)
     if is_folder:
         refuse_taken(Path(out), force)
     elif out != STDOUT:
@@ -179,7 +179,7 @@ def split(
     What cannot be arranged is reported. Splits that the graph came with are put together first.
     """
     name = to or "tsv"
-    _known_format(name)
+    _check_format(name)
     refuse_taken(out, force)
     dataset = reading.load(graph, how)
     from kgem.data.splits import make_split
@@ -258,10 +258,10 @@ def fetch(
 
     Graphs in the folder that KGEM_DATA names are taken from there.
     """
-    from kgem.data.catalog import CATALOG, entry
+    from kgem.data.catalog import CATALOG, find_entry
 
     if name is None:
-        rows = [_catalogued(each) for each in CATALOG]
+        rows = [_describe_entry(each) for each in CATALOG]
         if as_json:
             emit_json(rows)
         else:
@@ -269,16 +269,16 @@ def fetch(
             shown = [[*list(row.values())[:3], "yes" if row["here"] else "", *list(row.values())[4:7]] for row in rows]
             emit(table(columns, shown, left=4))
         return
-    known = entry(name)
+    known = find_entry(name)
     files = reading.get_files(known.name, mirror, again=force)
-    say(f"{known.name}: {known.origin}; licence: {known.licence}")
+    say(f"{known.name}: {known.citation}; licence: {known.licence}")
     if as_json:
-        emit_json(_catalogued(known.name) | {"files": {split: str(path) for split, path in files.items()}})
+        emit_json(_describe_entry(known.name) | {"files": {split: str(path) for split, path in files.items()}})
     else:
         emit(*(str(path) for path in files.values()))
 
 
-def _catalogued(name: str) -> dict[str, Any]:
+def _describe_entry(name: str) -> dict[str, Any]:
     """What the catalogue says about a graph, and whether its files are on this machine."""
     from kgem.data.catalog import CATALOG, locate
     from kgem.errors import CatalogError
@@ -290,7 +290,7 @@ def _catalogued(name: str) -> dict[str, Any]:
         here = False
     return {
         "name": name,
-        "origin": known.origin,
+        "origin": known.citation,
         "licence": known.licence,
         "here": here,
         "entities": counts.pop("entities"),
@@ -301,19 +301,19 @@ def _catalogued(name: str) -> dict[str, Any]:
     }
 
 
-def _known_format(name: str) -> None:
+def _check_format(name: str) -> None:
     from kgem.data.triples import FORMATS
 
     if name not in FORMATS:
         raise ConfigError(f"no format is called {name!r}", where="--to", remedy=f"one of {', '.join(FORMATS)}")
 
 
-def _target(out: str, to: str | None) -> tuple[str, bool]:
+def _choose_target(out: str, to: str | None) -> tuple[str, bool]:
     """The format to write, and whether OUT is a folder."""
     from kgem.data.triples import FORMATS, guess_format
 
     if to is not None:
-        _known_format(to)
+        _check_format(to)
     if out == STDOUT:
         name, is_folder = to or "tsv", False
         if FORMATS[name].is_folder:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from kgem.data import cache as caching
-from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, fact_keys, frozen, reciprocal
+from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, fact_keys, freeze, reciprocal
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.errors import DatasetError
 
@@ -46,7 +46,7 @@ class Dataset:
             if np.shares_memory(facts, given) and given.flags.writeable:
                 facts = facts.copy()  # what the caller can still change is not ours
             self._check_ids(facts, split)
-            object.__setattr__(self, split, frozen(facts))
+            object.__setattr__(self, split, freeze(facts))
         if not len(self.train):
             raise DatasetError("the training split has no facts", where=self.name, remedy="give it at least one")
 
@@ -156,9 +156,9 @@ class Dataset:
             name=name,
             entities=Vocabulary(parsed.labels["entity"], "entity"),
             relations=Vocabulary(parsed.labels["relation"], "relation"),
-            train=frozen(parsed.facts["train"]),
-            valid=frozen(parsed.facts["valid"]),
-            test=frozen(parsed.facts["test"]),
+            train=freeze(parsed.facts["train"]),
+            valid=freeze(parsed.facts["valid"]),
+            test=freeze(parsed.facts["test"]),
             duplicates=parsed.notes["duplicates"],
             reports=tuple(reports),
         )
@@ -186,12 +186,12 @@ class Dataset:
     @cached_property
     def entity_counts(self) -> LongArray:
         """n^E: how often each entity is head or tail of a training fact, (N_e,)."""
-        return frozen(np.bincount(self.train[:, [0, 2]].ravel(), minlength=self.n_entities))
+        return freeze(np.bincount(self.train[:, [0, 2]].ravel(), minlength=self.n_entities))
 
     @cached_property
     def relation_counts(self) -> LongArray:
         """n^R: how often each relation occurs in training, (N_r,)."""
-        return frozen(np.bincount(self.train[:, 1], minlength=self.n_relations))
+        return freeze(np.bincount(self.train[:, 1], minlength=self.n_relations))
 
     @cached_property
     def query_index(self) -> QueryIndex:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from kgem.data.catalog import CATALOG, entry, locate
+from kgem.data.catalog import CATALOG, find_entry, locate
 from kgem.data.options import SPLITS, ReadOptions
 from kgem.data.streams import STDIN, split_suffix
 from kgem.data.triples import FORMATS, ReadReport, read_triples
@@ -46,14 +46,14 @@ def find(source: Any, options: ReadOptions) -> Found:
         return Found("standard input", {WHOLE: STDIN}, options)
     path = Path(source).expanduser()
     if path.is_dir() and str(source):
-        return _folder(path, options)
+        return _find_in_folder(path, options)
     if path.is_file():
         return Found(_stem(path), {WHOLE: path}, options, {WHOLE: path})
     if path.exists():  # a pipe, such as the shell's <(command): read once, never cached
         return Found(_stem(path), {WHOLE: path}, options)
     if str(source).strip().casefold() in CATALOG:
-        known = entry(str(source))
-        _no_options(known.name, options)
+        known = find_entry(str(source))
+        _refuse_options(known.name, options)
         extra = SPLIT_COLUMN if known.embedded else None
         layout = replace(options, format="tsv", header=known.embedded, columns=None, extra=extra)
         files = locate(known.name)
@@ -87,7 +87,7 @@ def _read_whole(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFra
     return frames, {WHOLE: triples.report}
 
 
-def _folder(folder: Path, options: ReadOptions) -> Found:
+def _find_in_folder(folder: Path, options: ReadOptions) -> Found:
     """A folder with one file per split, by labels or (OpenKE) by ids."""
     name = folder.resolve().name
     labelled: dict[str, list[Path]] = {}
@@ -122,7 +122,7 @@ def _folder(folder: Path, options: ReadOptions) -> Found:
     return Found(name, files, options, files)
 
 
-def _no_options(name: str, options: ReadOptions) -> None:
+def _refuse_options(name: str, options: ReadOptions) -> None:
     """A graph of the catalogue is read as the catalogue says: options that would change that are refused."""
     given = [option for option in ("format", "header", "columns", "extra") if getattr(options, option)]
     given += ["literals"] if options.literals == "keep" else []

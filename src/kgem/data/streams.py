@@ -130,9 +130,9 @@ class Source:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """The decompressed bytes; what goes wrong while they are read is a TriplesError."""
-        with _reported(self.name), ExitStack() as stack:
+        with _report_errors(self.name), ExitStack() as stack:
             raw, start = self._start(stack)
-            codec = _codec(self.name, start)
+            codec = _find_codec(self.name, start)
             yield codec.reader(raw) if codec else raw
 
     def _start(self, stack: ExitStack) -> tuple[IO[bytes], bytes]:
@@ -151,14 +151,14 @@ class Source:
             raise OSError(str(error)) from error
 
 
-def _codec(name: str, start: bytes) -> Codec | None:
+def _find_codec(name: str, start: bytes) -> Codec | None:
     """By what the file begins with (no text begins like that), else by its name."""
     by_magic = (codec for codec in CODECS.values() if start.startswith(codec.magic))
     return next(by_magic, CODECS.get(split_suffix(name)[1]))
 
 
 @contextmanager
-def _reported(name: str) -> Iterator[None]:
+def _report_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:

@@ -91,7 +91,7 @@ def read_triples(
         tables.read_table(source, intake)
         return intake.result()
     given = Source.of(source)  # type: ignore[arg-type]  # tables were taken above
-    form = _format(options.format, given)
+    form = _find_format(options.format, given)
     intake = Intake(given.name, options, form.unit, split=split, extra_if_named=extra_if_named)
     form.read(given, intake)
     return intake.result()
@@ -114,8 +114,8 @@ def write_triples(
     path = Path(target)
     if str(target) == STDIN:
         raise TriplesError("facts cannot be written to '-'", remedy="give the name of a file")
-    form = _format(format, Source.of(path), writing=True)
-    facts = _checked(frame, str(path))
+    form = _find_format(format, Source.of(path), writing=True)
+    facts = _check_facts(frame, str(path))
     if form.is_folder:
         openke.write_openke(facts, path, split)
     elif form.has_literals:
@@ -124,7 +124,7 @@ def write_triples(
         form.write(facts, path)
 
 
-def _format(name: str | None, source: Source, writing: bool = False) -> Format:
+def _find_format(name: str | None, source: Source, writing: bool = False) -> Format:
     if name is None:
         if source.path is None and not any(source.name.lower().endswith(e) for e in _endings()):
             name = "tsv"
@@ -144,7 +144,7 @@ def _endings() -> list[str]:
     return [extension + suffix for extension in plain for suffix in ("", ".gz", ".xz", ".zst")]
 
 
-def _checked(frame: pl.DataFrame, target: str) -> pl.DataFrame:
+def _check_facts(frame: pl.DataFrame, target: str) -> pl.DataFrame:
     """The facts with head, relation, tail in front, all text, no label missing."""
     missing = [name for name in FACT if name not in frame.columns]
     if missing or not 3 <= frame.width <= 4:

@@ -69,7 +69,7 @@ def write_store(
     """
     from safetensors import SafetensorError
 
-    groups = _grouped(tensors)
+    groups = _group(tensors)
     _check_documents(documents)
     try:
         _check_replaceable(folder)
@@ -81,12 +81,12 @@ def write_store(
 
 def read_store(folder: Path, *, kind: str, version: int) -> Store:
     """Read a store of this kind and at most this format version; all of it is checked. Tensors are on the CPU."""
-    found = _found(folder)
+    found = _locate(folder)
     while found is not None:
         try:
             return _read(found[0], kind, version)
         except ArtifactError:
-            again = _found(folder)
+            again = _locate(folder)
             if again == found:
                 raise
             found = again  # replaced while being read: not damaged
@@ -107,7 +107,7 @@ def _check_replaceable(folder: Path) -> None:
         raise ArtifactError(what, where=str(folder), remedy=elsewhere)
 
 
-def _grouped(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def _group(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Tensors by file, as safetensors wants them: on the CPU, contiguous, none sharing memory."""
     groups: dict[str, dict[str, Tensor]] = {}
     seen: set[int] = set()
@@ -183,7 +183,7 @@ def _not_written(folder: Path, error: Exception) -> ArtifactError:
     return ArtifactError(what, where=str(folder), remedy=f"{remedy}; what was there before is still there")
 
 
-def _found(folder: Path) -> tuple[Path, int] | None:
+def _locate(folder: Path) -> tuple[Path, int] | None:
     try:
         return locate(folder)
     except OSError as error:
@@ -198,7 +198,7 @@ def _read(folder: Path, kind: str, version: int) -> Store:
     for name, record in manifest.files.items():
         path = folder / name
         if path.suffix == DOCUMENT:
-            documents[path.stem] = _from_json(path, _content(path, record))
+            documents[path.stem] = _from_json(path, _read_checked(path, record))
         else:
             prefix = "" if path.stem == UNGROUPED else f"{path.stem}/"
             tensors |= {prefix + key: tensor for key, tensor in _from_safetensors(path, record).items()}
@@ -207,12 +207,12 @@ def _read(folder: Path, kind: str, version: int) -> Store:
 
 def _read_manifest(folder: Path, kind: str, version: int) -> Manifest:
     path = folder / MANIFEST
-    content, seal = _bytes(path), _bytes(folder / SEAL)
+    content, seal = _read_bytes(path), _read_bytes(folder / SEAL)
     if seal != _seal(hashlib.sha256(content).hexdigest()):
         raise Damaged(f"is damaged: it does not agree with {SEAL}", where=str(path), remedy=_ANEW)
     try:
         fields = json.loads(content)
-        files = {_plain(name): FileRecord(**record) for name, record in fields["files"].items()}
+        files = {_check_name(name): FileRecord(**record) for name, record in fields["files"].items()}
         manifest = Manifest(str(fields["kind"]), int(fields["version"]), str(fields["kgem"]), files)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Damaged("is not a manifest that kgem wrote", where=str(path), remedy=_ANEW) from error
@@ -225,7 +225,7 @@ def _read_manifest(folder: Path, kind: str, version: int) -> Manifest:
     return manifest
 
 
-def _plain(name: str) -> str:
+def _check_name(name: str) -> str:
     """The name, if it is one that write_store gives: nothing outside the folder is ever opened."""
     stem = name.removesuffix(TENSORS).removesuffix(DOCUMENT)
     if stem == name or not _NAME.fullmatch(stem):
@@ -233,7 +233,7 @@ def _plain(name: str) -> str:
     return name
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -244,9 +244,9 @@ def _bytes(path: Path) -> bytes:
         raise Damaged(f"cannot be read: {error.strerror}", where=str(path), remedy=_ANEW) from error
 
 
-def _content(path: Path, record: FileRecord) -> bytes:
+def _read_checked(path: Path, record: FileRecord) -> bytes:
     """What the file holds, if it is what was written."""
-    content = _bytes(path)
+    content = _read_bytes(path)
     if len(content) != record.size:
         how = "cut short" if len(content) < record.size else "longer than written"
         what = f"is {how}: {len(content):,} bytes instead of {record.size:,}"
@@ -269,7 +269,7 @@ def _from_safetensors(path: Path, record: FileRecord) -> dict[str, Tensor]:
     from safetensors.torch import load
 
     try:
-        tensors: dict[str, Tensor] = load(_content(path, record))
+        tensors: dict[str, Tensor] = load(_read_checked(path, record))
     except SafetensorError as error:
         raise Damaged("is not in safetensors format", where=str(path), remedy=_ANEW) from error
     return {name: tensors.pop(name).clone() for name in sorted(tensors)}

@@ -29,7 +29,7 @@ from kgem.train.point_estimate import EpochRecord, default_batch_size
 from kgem.train.warm_start import WarmStart
 from kgem.model.embeddings import Embeddings
 from kgem.model.scores import get_score
-from kgem.settings import allowed
+from kgem.settings import describe_allowed
 from kgem.train.budget import within_budget
 from kgem.answer.fitted import MODES, affordable_samples
 from kgem.answer.model import Model
@@ -194,7 +194,7 @@ def _explained(error: ValidationError) -> ConfigError:
         remedy = f"did you mean {', '.join(near)}?" if near else "settings are those of kgem.Config"
         return ConfigError(f"there is no setting {name!r}", remedy=remedy)
     said = first["msg"].removeprefix("Value error, ")
-    may_be = allowed(*first["loc"])
+    may_be = describe_allowed(*first["loc"])
     remedy = f"it may be: {may_be}" if may_be else "docs/settings.md says what settings may be"
     return ConfigError(f"{name} = {first['input']!r}: {said}" if name else said, remedy=remedy)
 

@@ -121,7 +121,7 @@ class Review:
         _check("decision", decision, (*DECISIONS, UNDO))
         _check("kind", kind, KINDS)
         made = Decision(head, relation, tail, decision, kind, _stamp(time or datetime.now(UTC)))
-        line = _line(made)
+        line = _to_line(made)
         with self._turn:
             self._refresh()  # first: a file of something else is refused
             try:
@@ -135,7 +135,7 @@ class Review:
 
     def tsv(self) -> str:
         """What is decided now as a file of the same form, oldest first."""
-        lines = [HEADER, *(_line(each) for each in reversed(self.decisions))]
+        lines = [HEADER, *(_to_line(each) for each in reversed(self.decisions))]
         return "".join(line.decode() + "\n" for line in lines)
 
     def _append(self, line: bytes) -> None:
@@ -221,7 +221,7 @@ def _stamp(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _line(made: Decision) -> bytes:
+def _to_line(made: Decision) -> bytes:
     try:
         return "\t".join(_SPECIAL.sub(lambda found: _ESCAPES[found[0]], field) for field in astuple(made)).encode()
     except UnicodeEncodeError as error:
@@ -236,7 +236,7 @@ def _parse(line: bytes) -> Decision:
         raise ValueError("not text in UTF-8") from None
     if len(columns) != len(COLUMNS):
         raise ValueError(f"{len(columns)} columns instead of {len(COLUMNS)}")
-    made = Decision(*(_ESCAPED.sub(_unescaped, column) for column in columns))
+    made = Decision(*(_ESCAPED.sub(_unescape, column) for column in columns))
     for name, given, choices in (("decision", made.decision, (*DECISIONS, UNDO)), ("kind", made.kind, KINDS)):
         if given not in choices:
             raise ValueError(f"no {name} is called {given!r}")
@@ -245,7 +245,7 @@ def _parse(line: bytes) -> Decision:
     return made
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     if found[1] not in _PLAIN:
         raise ValueError(f"no such escape: {found[0]!r}")
     return _PLAIN[found[1]]

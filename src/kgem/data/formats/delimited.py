@@ -15,7 +15,7 @@ from kgem.data.rows import Intake, Layout, Problem, choose, width_reason, width_
 from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
-__all__ = ["decoded", "plain_pages", "read_csv", "read_tsv", "write_csv", "write_tsv"]
+__all__ = ["decode_rows", "plain_pages", "read_csv", "read_tsv", "write_csv", "write_tsv"]
 
 BLOCK = 1 << 24  # bytes taken in at a time
 LONGEST = 1 << 24  # bytes of one row; more is not a table of facts, and bounds the memory
@@ -128,12 +128,12 @@ def _layout(page: Page, intake: Intake, separator: str) -> Layout:
 
 def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:
     """Split, check and hand over all rows of a page at once."""
-    text = decoded(page.rows)
+    text = decode_rows(page.rows)
     if page.has_cr:
         text = text.str.strip_suffix("\r")
     fields = text.str.split_exact("\0" if page.quoted else separator, layout.width).struct.unnest()
     if page.quoted:
-        fields = fields.with_columns(_unquoted(column) for column in fields.columns)
+        fields = fields.with_columns(_unquote(column) for column in fields.columns)
     chosen = [f"field_{place}" for place in layout.places]
     right_width = pl.col(f"field_{layout.width - 1}").is_not_null() & pl.col(f"field_{layout.width}").is_null()
     not_empty = pl.all_horizontal(pl.col(column) != "" for column in chosen[: len(FACT)])
@@ -148,7 +148,7 @@ def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:
     intake.keep(fields.select(pl.col(c).alias(n) for c, n in zip(chosen, layout.names, strict=True)))
 
 
-def decoded(rows: list[bytes]) -> pl.Series:
+def decode_rows(rows: list[bytes]) -> pl.Series:
     """Text, null where the bytes are not UTF-8."""
     try:
         return pl.Series("row", rows, dtype=pl.Binary).cast(pl.String)
@@ -163,7 +163,7 @@ def _decode(row: bytes) -> str | None:
         return None
 
 
-def _unquoted(column: str) -> pl.Expr:
+def _unquote(column: str) -> pl.Expr:
     field = pl.col(column)
     inner = field.str.strip_prefix('"').str.strip_suffix('"').str.replace_all('""', '"', literal=True)
     return pl.when(field.str.starts_with('"')).then(inner).otherwise(field)
