@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from safetensors.numpy import load as _from_bytes
 from safetensors.numpy import save as _to_bytes
 
 from kgem.files.atomic import write_file
+from kgem.files.store import kgem_version
 
 __all__ = ["LIMIT_BYTES", "WORTH_BYTES", "Parsed", "cache_folder", "cache_key", "load", "store", "worth"]
 
@@ -54,7 +54,7 @@ def worth(files: Mapping[str, Path]) -> bool:
 
 def cache_key(files: Mapping[str, Path], options: Mapping[str, Any]) -> str:
     """sha256 over the files' content, their extensions, the reading options and the version that reads."""
-    parts: dict[str, Any] = {"format": FORMAT, "kgem": _version(), "options": dict(options)}
+    parts: dict[str, Any] = {"format": FORMAT, "kgem": kgem_version(), "options": dict(options)}
     for split, path in files.items():
         with path.open("rb") as file:
             parts[f"file:{split}"] = [path.suffixes, hashlib.file_digest(file, "sha256").hexdigest()]
@@ -102,13 +102,6 @@ def store(key: str, parsed: Parsed, *, limit: int = LIMIT_BYTES) -> bool:
     except OSError:  # a full or read-only disk: the graph is simply parsed again next time
         return False
     return True
-
-
-def _version() -> str:
-    try:
-        return metadata.version("kgem")
-    except metadata.PackageNotFoundError:  # run from the source folder, not installed
-        return "source"
 
 
 def _path(key: str) -> Path:

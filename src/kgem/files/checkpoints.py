@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
+from kgem.errors import ArtifactError, Damaged, InputError
 from kgem.files.atomic import clear_leftovers, folders_in, remove_folder
 from kgem.files.store import Store, is_store, read_store, write_store
 
@@ -18,20 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoints"]
 
 KIND, VERSION = "checkpoint", 1
+KEPT = 2  # the newest may turn out to be damaged
 
 
 class Checkpoints:
-    """The checkpoints of a run, one folder per saved step (`000012`), the newest `keep` of them on disk.
+    """The checkpoints of a run, one folder per saved step (`000012`), the newest KEPT of them on disk.
 
     Steps grow through all phases of a run. Hold the run's lock while saving.
     """
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
-        if keep < 2:
-            remedy = "keep at least 2: the newest may turn out to be damaged"
-            raise ConfigError(f"cannot keep {keep} checkpoints", remedy=remedy)
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.keep = keep
         self._damaged: set[int] = set()  # found so by load_newest; the next save removes them
 
     def save(self, tensors: Mapping[str, Tensor], documents: Mapping[str, Any], step: int) -> None:
@@ -44,7 +41,7 @@ class Checkpoints:
         self._tidy()  # first: what killed writers left may fill the disk
         write_store(self._generation(step), tensors, documents, kind=KIND, version=VERSION)
         steps = self.steps()
-        for unwanted in set(steps).difference([s for s in steps if s <= step][-self.keep :]):
+        for unwanted in set(steps).difference([s for s in steps if s <= step][-KEPT:]):
             self._remove(unwanted)
 
     def load_newest(self) -> tuple[Store, list[str]] | None:

@@ -22,7 +22,7 @@ from kgem.files.atomic import locate, replace_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FileRecord", "Manifest", "Store", "is_store", "read_store", "write_store"]
+__all__ = ["FileRecord", "Manifest", "Store", "is_store", "kgem_version", "read_store", "write_store"]
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 TENSORS, DOCUMENT = ".safetensors", ".json"
@@ -144,7 +144,7 @@ def _fill(
         path = folder / f"{name}{DOCUMENT}"
         path.write_bytes(_to_json(document))
         files[path.name] = _record(path)
-    (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, _kgem_version(), files))))
+    (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, kgem_version(), files))))
     (folder / SEAL).write_bytes(_seal(_record(folder / MANIFEST).sha256))
 
 
@@ -162,7 +162,8 @@ def _record(path: Path) -> FileRecord:
         return FileRecord(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
 
 
-def _kgem_version() -> str:
+def kgem_version() -> str:
+    """Of this kgem, as files say who wrote them."""
     from importlib import metadata  # slow to import
 
     try:

@@ -105,11 +105,6 @@ class Planted:
     relation_strengths: FloatArray  # (N_r,)
     config: GeneratorConfig
 
-    def scores(self, heads: npt.ArrayLike, relations: npt.ArrayLike) -> FloatArray:
-        """f(h, r, t) under the planted tables for every tail, (n, N_e): the best that any fit could know."""
-        query = MODELS[self.config.model].query
-        return query(self.entities[np.asarray(heads)], self.relations[np.asarray(relations)]) @ self.entities.T
-
 
 def generate(
     n_entities: int,
@@ -276,12 +271,12 @@ def _vocabulary(kind: str, size: int) -> Vocabulary:
     return Vocabulary(tuple(f"{kind}_{i:0{width}d}" for i in range(size)), kind)
 
 
-def save(planted: Planted, folder: str | Path, *, overwrite: bool = False) -> Path:
+def save(planted: Planted, folder: str | Path) -> Path:
     """Write train/valid/test.txt, planted.npz (tables, strengths) and planted.json (settings) to a folder."""
     folder = Path(folder)
     names = [*(f"{split}.txt" for split in SPLITS), "planted.npz", "planted.json"]
     taken = [name for name in names if (folder / name).exists()]
-    if taken and not overwrite:
+    if taken:
         raise DatasetError(f"there already is {', '.join(taken)}", where=str(folder), remedy="name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
