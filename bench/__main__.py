@@ -81,10 +81,10 @@ def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
             skipped[name] = str(failed)
         took[name] = round(time.perf_counter() - started, 1)
         say(f"{name}: {took[name]:.0f} s")
-        yield gathered(given, about, suites, skipped) | {"took": took, "seconds": time.perf_counter() - begun}
+        yield gather(given, about, suites, skipped) | {"took": took, "seconds": time.perf_counter() - begun}
 
 
-def gathered(
+def gather(
     given: argparse.Namespace, about: dict[str, Any], suites: dict[str, Any], skipped: dict[str, str]
 ) -> dict[str, Any]:
     """All that a reader of the numbers must know."""

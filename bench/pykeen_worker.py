@@ -107,7 +107,7 @@ class Pykeen:
     def _put_tables(self) -> None:
         """PyKEEN numbers relation r as 2 r and its inverse as 2 r + 1, and pairs real with imaginary parts."""
         graph = self.graph
-        entities, relations = (_interleaved(torch.from_numpy(t)) for t in (graph.entities, graph.relations))
+        entities, relations = (_interleave(torch.from_numpy(t)) for t in (graph.entities, graph.relations))
         turned = relations.view(2, graph.n_relations, -1).transpose(0, 1).reshape(2 * graph.n_relations, -1)
         for representation, table in zip(
             (self.model.entity_representations[0], self.model.relation_representations[0]),
@@ -118,7 +118,7 @@ class Pykeen:
             parameter.copy_(table.view(parameter.shape))
 
 
-def _interleaved(table: torch.Tensor) -> torch.Tensor:
+def _interleave(table: torch.Tensor) -> torch.Tensor:
     """[real | imaginary] to pairs, (n, 2K)."""
     return torch.stack(table.chunk(2, dim=1), dim=-1).flatten(1)
 

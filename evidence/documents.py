@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kgem.data.streams import writing
+from kgem.data.streams import write_to
 from kgem.errors import InputError
 
 __all__ = [
@@ -36,7 +36,7 @@ def write_json(path: Path, document: Document) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text whole or not at all; its folder is made."""
     make_folder(path.parent)
-    with writing(path) as file:
+    with write_to(path) as file:
         file.write(text.encode())
 
 

@@ -21,8 +21,8 @@ from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset
 from kgem.errors import Damaged, FitError, InputError
-from kgem.files.checkpoints import RunLock
-from kgem.files.folders import remove_folder
+from kgem.files.atomic import remove_folder
+from kgem.files.locks import RunLock
 from kgem.runs.fitting import Prepared
 from kgem.runs.run import LENGTHS, Run, discard, is_run, read_log
 from kgem.settings import differences

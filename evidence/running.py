@@ -227,7 +227,7 @@ def ranking(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]
 
 def _loaded(wanted: Sequence[Cell], base: Config, quiet: bool) -> dict[str, Prepared]:
     """All graphs, before anything long begins: a name that is wrong shows at once, and so does a model."""
-    loaded = {cell.data: reading.load(cell.data, reading.options(), quiet=quiet) for cell in wanted}
+    loaded = {cell.data: reading.load(cell.data, reading.ReadOptions(), quiet=quiet) for cell in wanted}
     with Progress("preparing"):
         from kgem.runs.fitting import prepare
 

@@ -21,11 +21,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "settings",
     ),
     "files": (
-        "folders",
+        "locks",
+        "atomic",
         "store",
         "checkpoints",
     ),
     "data": (
+        "options",
         "index",
         "streams",
         "rows",

@@ -234,12 +234,12 @@ def tidy(label: str) -> str:
     return label.replace("\u2019", "'").replace(" & ", " and ").replace("St. ", "Saint ").strip()
 
 
-def renamed(label: str) -> str:
+def rename(label: str) -> str:
     """The label of a language, script or currency."""
     return RENAMED.get(tidy(label), tidy(label))
 
 
-def folded(label: str) -> str:
+def fold(label: str) -> str:
     """A label without accents and punctuation, to see that two spellings are one."""
     plain = unicodedata.normalize("NFKD", label)
     return "".join(c for c in plain if c.isalnum()).casefold()
@@ -283,7 +283,7 @@ class Sources:
     def language(self, code: str) -> str | None:
         """The English name of a language, whatever script the code adds."""
         name = self.english.languages.get(code.split("_")[0])
-        return renamed(name) if name else None
+        return rename(name) if name else None
 
 
 def borders(src: Sources) -> Iterator[Fact]:
@@ -344,7 +344,7 @@ def languages(src: Sources) -> Iterator[Fact]:
         if code in likely:
             script = src.english.scripts.get(likely[code].split("-")[1])
             if script:
-                yield label, "written in", renamed(f"{script} script")
+                yield label, "written in", rename(f"{script} script")
     yield from families(src, used)
 
 
@@ -382,7 +382,7 @@ def currencies(src: Sources) -> Iterator[Fact]:
                 if about.get("_tender") != "false":
                     current = about.get("_to", "9999") > AS_OF and about.get("_from", "9999") <= AS_OF
                     (now if current else past)[currency].add(code)
-    name = {c: renamed(src.english.currencies[c]) for c in {*now, *past} if c in src.english.currencies}
+    name = {c: rename(src.english.currencies[c]) for c in {*now, *past} if c in src.english.currencies}
     kept = set(now)
     for currency, codes in sorted(now.items()):
         for code in sorted(codes):
@@ -444,7 +444,7 @@ def is_place(place: str, country: str, capital: str | None, src: Sources) -> boo
     """Whether a zone's name adds a place of its own: no country, no capital spelt otherwise, no hamlet."""
     if place in NO_PLACES or "," in place or place in country or place in src.countries.values():
         return False
-    ours, theirs = folded(place), folded(capital or "-")
+    ours, theirs = fold(place), fold(capital or "-")
     return not theirs or (ours not in theirs and theirs not in ours)
 
 

@@ -15,7 +15,15 @@ from pydantic_core import PydanticUndefined
 from kgem.config import NONE, Config
 from kgem.errors import ConfigError
 
-__all__ = ["allowed", "differences", "parse_duration", "parse_override", "read_toml", "settings_page", "to_toml"]
+__all__ = [
+    "describe_allowed",
+    "differences",
+    "parse_duration",
+    "parse_override",
+    "read_toml",
+    "settings_page",
+    "to_toml",
+]
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)")
@@ -79,13 +87,13 @@ def differences(one: Config, other: Config) -> list[str]:
     return names
 
 
-def allowed(*name: int | str) -> str:
+def describe_allowed(*name: int | str) -> str:
     """The values that a setting may have, in words; what lies deeper than it (a place in a tuple) does not count."""
     kind: type[BaseModel] = Config
     for part in map(str, name):
         sections = dict(_sections(kind))
         if part not in sections:
-            return _allowed(kind.model_fields[part]) if part in kind.model_fields else ""
+            return _describe_values(kind.model_fields[part]) if part in kind.model_fields else ""
         kind = sections[part]
     return ""
 
@@ -126,14 +134,14 @@ def _first_line(section: type[BaseModel]) -> str:
 def _line(name: str, value: Any, field: FieldInfo) -> str:
     import tomli_w
 
-    text = tomli_w.dumps({name: _written(value)}).strip()
+    text = tomli_w.dumps({name: _to_toml_value(value)}).strip()
     return f"{' '.join(text.split())}  # {field.description}"
 
 
-def _written(value: Any) -> Any:
+def _to_toml_value(value: Any) -> Any:
     """The value in TOML's types."""
     if isinstance(value, tuple):
-        return [_written(each) for each in value]
+        return [_to_toml_value(each) for each in value]
     return NONE if value is None else value
 
 
@@ -141,20 +149,22 @@ def _table(fields: dict[str, FieldInfo]) -> str:
     rows = ["| setting | default | may be | meaning |", "|---|---|---|---|"]
     for name, field in fields.items():
         assert field.default is not PydanticUndefined, f"{name} has no default"
-        default = _told(field.default)
-        rows.append(f"| `{name}` | `{default}` | {_allowed(field)} | {(field.description or '').replace('|', '/')} |")
+        default = _to_text(field.default)
+        rows.append(
+            f"| `{name}` | `{default}` | {_describe_values(field)} | {(field.description or '').replace('|', '/')} |"
+        )
     return "\n".join(rows)
 
 
-def _told(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_told, value))}]"
+        return f"[{', '.join(map(_to_text, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return NONE if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _allowed(field: FieldInfo) -> str:
+def _describe_values(field: FieldInfo) -> str:
     """The values that a setting may have, in words."""
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kgem.data import catalog
-from kgem.data.catalog import CATALOG, Remote, entry, fetch, graphs_folder, locate
+from kgem.data.catalog import CATALOG, Remote, fetch, find_entry, graphs_folder, locate
 from kgem.errors import CatalogError
 
 TEXT = {"train": b"a\tr\tb\nb\tr\tc\n", "valid": b"a\tr\tc\r\n", "test": "ä\tr\tb\n".encode()}
@@ -148,7 +148,7 @@ def test_unknown_name_suggests() -> None:
     with pytest.raises(CatalogError, match=r"fb15k237.*\n.*fb15k-237"):
         locate("fb15k237")
     with pytest.raises(CatalogError, match=r"there are codex-l, .*yago3-10"):
-        entry("zzz")
+        find_entry("zzz")
 
 
 def test_kgem_data_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from kgem.data.dataset import Dataset
 from kgem.data.formats import parquet
+from kgem.data.options import ReadOptions
 from kgem.data.triples import read_triples
 from kgem.errors import TriplesError
 
@@ -109,9 +110,16 @@ def test_damaged_files_are_decoded_whole_or_refused(damages: list[tuple[str, lis
 @example(damage=("parts", [(1155, 7), (4312, 36)]), skip_bad=False)  # likewise
 @example(damage=("parts", [(3756, 4)]), skip_bad=True)  # a part that has lost eight rows
 def test_no_damage_ends_the_reader(damage: tuple[str, list[tuple[int, int]]], skip_bad: bool) -> None:
-    code = "import sys; from kgem.data.triples import read_triples; from kgem.errors import TriplesError\n"
-    code += f"try: print(read_triples(sys.stdin.buffer, format='parquet', skip_bad={skip_bad}).report.rows_read)\n"
-    code += "except TriplesError as error: print(error)"
+    code = f"""
+import sys
+from kgem.data.options import ReadOptions
+from kgem.data.triples import read_triples
+from kgem.errors import TriplesError
+try:
+    print(read_triples(sys.stdin.buffer, ReadOptions(format="parquet", skip_bad={skip_bad})).report.rows_read)
+except TriplesError as error:
+    print(error)
+"""
     done = subprocess.run([sys.executable, "-c", code], input=damaged(damage), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     said = done.stdout.decode()
@@ -122,13 +130,13 @@ def test_no_damage_ends_the_reader(damage: tuple[str, list[tuple[int, int]]], sk
 def test_whole_files_are_read(shape: str) -> None:
     assert parquet.read(SHAPES[shape]).height == ROWS
     columns = ("head", "relation", "tail")
-    assert read_triples(io.BytesIO(SHAPES[shape]), format="parquet", columns=columns).frame.equals(FACTS)
+    assert read_triples(io.BytesIO(SHAPES[shape]), ReadOptions(format="parquet", columns=columns)).frame.equals(FACTS)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1PAR1", b"a\tr\tb\n", SHAPES["zstd"][:-1]])
 def test_what_is_no_parquet_at_all(content: bytes) -> None:
     with pytest.raises(TriplesError, match="Parquet"):
-        read_triples(io.BytesIO(content), format="parquet")
+        read_triples(io.BytesIO(content), ReadOptions(format="parquet"))
 
 
 def trial(monkeypatch: pytest.MonkeyPatch, folder: Path, code: str) -> None:

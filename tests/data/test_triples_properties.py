@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kgem.data.formats import delimited
+from kgem.data.options import ReadOptions
 from kgem.data.triples import FORMATS, Triples, read_triples, write_triples
 from kgem.errors import TriplesError
 
@@ -87,7 +88,7 @@ def test_literals_come_back_as_the_same_labels(form: str, frame: pl.DataFrame) -
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"g.{form}"
         write_triples(frame, path, literals=True)
-        kept = read_triples(path, literals="keep")
+        kept = read_triples(path, ReadOptions(literals="keep"))
         assert set(kept.frame.rows()) == set(frame.rows())
         assert kept.report.kept == kept.report.rows_read == len(frame)
 
@@ -141,7 +142,7 @@ SIZES = st.sampled_from([1, 3, 10, 1 << 20])  # of the blocks that are read: no 
 def test_any_bytes_are_read_or_refused(form: str, skip_bad: bool, content: bytes, size: int) -> None:
     with patch.object(delimited, "BLOCK", size):
         try:
-            read = read_triples(io.BytesIO(content), format=form, skip_bad=skip_bad)
+            read = read_triples(io.BytesIO(content), ReadOptions(format=form, skip_bad=skip_bad))
         except TriplesError as error:
             assert error.where
             assert error.what
@@ -173,9 +174,9 @@ def test_tsv_agrees_with_reading_line_by_line(content: bytes, size: int) -> None
     with patch.object(delimited, "BLOCK", size):
         if not rows:
             with pytest.raises(TriplesError):
-                read_triples(io.BytesIO(content), skip_bad=True)
+                read_triples(io.BytesIO(content), ReadOptions(skip_bad=True))
             return
-        read = read_triples(io.BytesIO(content), skip_bad=True)
+        read = read_triples(io.BytesIO(content), ReadOptions(skip_bad=True))
     assert read.frame.rows() == list(dict.fromkeys(rows))
     assert [problem.line for problem in read.report.problems] == bad[:100]
     assert read.report.rows_read == len(rows) + len(bad)
@@ -196,7 +197,7 @@ def test_csv_agrees_with_the_standard_library(rows: list[list[str]], quote_all: 
         return  # taken for a byte order mark
     with patch.object(delimited, "BLOCK", size):
         try:
-            read = read_triples(io.BytesIO(text.encode()), format="csv", skip_bad=True)
+            read = read_triples(io.BytesIO(text.encode()), ReadOptions(format="csv", skip_bad=True))
         except TriplesError:
             assert not good
             return
@@ -213,8 +214,8 @@ def test_any_bytes_as_openke(content: bytes) -> None:
             (Path(folder) / name).write_bytes(b"1\na\t0\n")
         (Path(folder) / "train2id.txt").write_bytes(content)
         with pytest.raises(TriplesError):
-            read_triples(folder, skip_bad=True)
+            read_triples(folder, ReadOptions(skip_bad=True))
         (Path(folder) / "train2id.txt").write_bytes(b"1\n0 0 0\n")
         (Path(folder) / "entity2id.txt").write_bytes(content)
         with pytest.raises(TriplesError):
-            read_triples(folder, skip_bad=True)
+            read_triples(folder, ReadOptions(skip_bad=True))

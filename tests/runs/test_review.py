@@ -83,7 +83,7 @@ def test_the_last_decision_counts_and_undo_takes_it_back(
     assert review.accepted("missing") == [fact for fact, d, k in obvious(log)[::-1] if (d, k) == ("accept", "missing")]
     assert review.rejected("doubtful") == [f for f, d, k in obvious(log)[::-1] if (d, k) == ("reject", "doubtful")]
     assert sum(review.counts.values()) == len(obvious(log))
-    review.write_tsv(folder / "copy.tsv")
+    (folder / "copy.tsv").write_bytes(review.tsv().encode())
     assert summary(Review(folder, "copy.tsv")) == obvious(log)
 
 

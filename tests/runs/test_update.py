@@ -19,6 +19,7 @@ import kgem
 from driving import stop_after
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset, IntArray
+from kgem.data.options import ReadOptions
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
@@ -156,12 +157,12 @@ def test_facts_come_from_whatever_a_graph_comes_from(model: Model, tmp_path: Pat
         ("dataset", dataset, {}),
         ("rows", frame(NEW).to_numpy(), {}),
     ):
-        sizes[name] = dict(plan_update(model, read_delta(source, None, options)).changes.new)
+        sizes[name] = dict(plan_update(model, read_delta(source, None, ReadOptions(**options))).changes.new)
     assert sizes["folder"] == {"train": 4, "valid": 0, "test": 1}
     assert sizes["column"] == {"train": 3, "valid": 0, "test": 1}
     assert sizes["dataset"] == sizes["rows"] == {"train": 4, "valid": 0, "test": 0}
     weighted = frame(NEW).with_columns(weight=pl.Series(["1"] * 4))
-    assert "weight is not used" in read_delta(weighted, None, {"extra": "weight"}).warnings[0]
+    assert "weight is not used" in read_delta(weighted, None, ReadOptions(extra="weight")).warnings[0]
 
 
 def test_a_review_teaches_what_was_accepted_and_drops_what_was_rejected(model: Model, tmp_path: Path) -> None:

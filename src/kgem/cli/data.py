@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 
 from kgem.cli import reading
 from kgem.cli.console import AsJson, emit, emit_bytes, emit_json, plain, say, table
-from kgem.cli.output import Force, folder_of_files, refuse_existing, refuse_taken
+from kgem.cli.output import Force, fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
 from kgem.errors import ConfigError, InputError, TriplesError
@@ -36,7 +36,7 @@ Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same res
 
 
 @app.command(epilog="Example: kgem data check graph.tsv")
-@reading.reads
+@reading.with_options
 def check(
     graph: reading.Graph,
     threshold: Annotated[
@@ -44,13 +44,13 @@ def check(
     ] = 0.97,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Report bad rows, duplicates, facts in two splits, unseen symbols and leakage.
 
     Ends with exit code 2 if there are bad rows, unless they are to be skipped.
     """
-    dataset = reading.load(graph, how | {"skip_bad": True}, quiet=True)  # to see all bad rows, not one
+    dataset = reading.load(graph, replace(how, skip_bad=True), quiet=True)  # to see all bad rows, not one
     n_facts = len(dataset.train) + len(dataset.valid) + len(dataset.test)
     with Progress("checking", expected=n_facts / CHECK_RATE):
         from kgem.data.splits import check as check_splits
@@ -60,7 +60,7 @@ def check(
         emit_json(report.to_dict() | {"reading": [asdict(each) for each in dataset.reports]})
     else:
         emit(*check_tables(report, dataset.reports))
-    if not how["skip_bad"]:
+    if not how.skip_bad:
         _refuse_bad_rows(dataset.reports)
 
 
@@ -76,7 +76,7 @@ def _refuse_bad_rows(reports: tuple[ReadReport, ...]) -> None:
 
 
 @app.command(epilog="Example: kgem data stats graph.tsv --figure counts.svg")
-@reading.reads
+@reading.with_options
 def stats(
     graph: reading.Graph,
     top: Annotated[int, typer.Option(min=0, help="How many relations to list.")] = 20,
@@ -95,7 +95,7 @@ def stats(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
     if figure is not None:
@@ -119,7 +119,7 @@ def stats(
 
 
 @app.command(epilog="Example: kgem data convert graph.ttl graph.tsv")
-@reading.reads
+@reading.with_options
 def convert(
     graph: reading.Graph,
     out: Annotated[
@@ -130,7 +130,7 @@ def convert(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Write a graph in another format; each fact once, labels unchanged.
 
@@ -139,13 +139,13 @@ def convert(
     """
     if out == STDOUT and as_json:
         raise ConfigError("standard output cannot have both the facts and JSON", remedy="name a file, or drop --json")
-    name, is_folder = _target(out, to)
+    name, is_folder = _choose_target(out, to)
     if is_folder:
         refuse_taken(Path(out), force)
     elif out != STDOUT:
         refuse_existing(Path(out), force)
     frames = reading.read_frames(graph, how)
-    keep = how["literals"] == "keep"
+    keep = how.literals == "keep"
     if is_folder:
         names = _write_folder(frames, Path(out), name, keep)
     elif out == STDOUT:
@@ -159,7 +159,7 @@ def convert(
 
 
 @app.command(epilog="Example: kgem data split graph.tsv --out split/ --valid 0.1 --test 0.1 --seed 0")
-@reading.reads
+@reading.with_options
 def split(
     graph: reading.Graph,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.", show_default=False)],
@@ -173,21 +173,21 @@ def split(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Divide a graph into train, valid and test, so that train knows every symbol.
 
     What cannot be arranged is reported. Splits that the graph came with are put together first.
     """
     name = to or "tsv"
-    _known_format(name)
+    _check_format(name)
     refuse_taken(out, force)
     dataset = reading.load(graph, how)
     from kgem.data.splits import make_split
 
     made, report = make_split(dataset, valid, test, seed, group=group)
     parts = {part: made.frame(part) for part, n in report.got.items() if n}
-    names = _write_folder(parts, out, name, how["literals"] == "keep")
+    names = _write_folder(parts, out, name, how.literals == "keep")
     say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
     if as_json:
         emit_json(report.to_dict() | {"files": names})
@@ -237,7 +237,7 @@ def generate(
             valid=valid,
             test=test,
         )
-        with folder_of_files(out) as fresh:
+        with fill_folder(out) as fresh:
             generating.save(planted, fresh)
             names = sorted(path.name for path in fresh.iterdir())
     counts = {part: len(planted.dataset.split(part)) for part in ("train", "valid", "test")}
@@ -259,10 +259,10 @@ def fetch(
 
     Graphs in the folder that KGEM_DATA names are taken from there.
     """
-    from kgem.data.catalog import CATALOG, entry
+    from kgem.data.catalog import CATALOG, find_entry
 
     if name is None:
-        rows = [_catalogued(each) for each in CATALOG]
+        rows = [_describe_entry(each) for each in CATALOG]
         if as_json:
             emit_json(rows)
         else:
@@ -270,16 +270,16 @@ def fetch(
             shown = [[*list(row.values())[:3], "yes" if row["here"] else "", *list(row.values())[4:7]] for row in rows]
             emit(table(columns, shown, left=4))
         return
-    known = entry(name)
-    files = reading.fetched(known.name, mirror, again=force)
-    say(f"{known.name}: {known.origin}; licence: {known.licence}")
+    known = find_entry(name)
+    files = reading.get_files(known.name, mirror, again=force)
+    say(f"{known.name}: {known.citation}; licence: {known.licence}")
     if as_json:
-        emit_json(_catalogued(known.name) | {"files": {split: str(path) for split, path in files.items()}})
+        emit_json(_describe_entry(known.name) | {"files": {split: str(path) for split, path in files.items()}})
     else:
         emit(*(str(path) for path in files.values()))
 
 
-def _catalogued(name: str) -> dict[str, Any]:
+def _describe_entry(name: str) -> dict[str, Any]:
     """What the catalogue says about a graph, and whether its files are on this machine."""
     from kgem.data.catalog import CATALOG, locate
     from kgem.errors import CatalogError
@@ -291,7 +291,7 @@ def _catalogued(name: str) -> dict[str, Any]:
         here = False
     return {
         "name": name,
-        "origin": known.origin,
+        "origin": known.citation,
         "licence": known.licence,
         "here": here,
         "entities": counts.pop("entities"),
@@ -302,19 +302,19 @@ def _catalogued(name: str) -> dict[str, Any]:
     }
 
 
-def _known_format(name: str) -> None:
+def _check_format(name: str) -> None:
     from kgem.data.triples import FORMATS
 
     if name not in FORMATS:
         raise ConfigError(f"no format is called {name!r}", where="--to", remedy=f"one of {', '.join(FORMATS)}")
 
 
-def _target(out: str, to: str | None) -> tuple[str, bool]:
+def _choose_target(out: str, to: str | None) -> tuple[str, bool]:
     """The format to write, and whether OUT is a folder."""
     from kgem.data.triples import FORMATS, guess_format
 
     if to is not None:
-        _known_format(to)
+        _check_format(to)
     if out == STDOUT:
         name, is_folder = to or "tsv", False
         if FORMATS[name].is_folder:
@@ -330,7 +330,7 @@ def _write_folder(frames: Mapping[str, pl.DataFrame], out: Path, name: str, lite
     from kgem.data.triples import FORMATS, write_triples
 
     form = FORMATS[name]
-    with folder_of_files(out) as fresh:
+    with fill_folder(out) as fresh:
         for part, frame in frames.items():
             target = fresh if form.is_folder else fresh / f"{part}{form.extensions[0]}"
             write_triples(frame, target, format=name, split=part, literals=literals)

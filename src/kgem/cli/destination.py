@@ -59,7 +59,7 @@ def save_figure(drawn: figure.Figure, path: Path) -> None:
 
 
 def _write_file(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> None:
-    from kgem.data.streams import writing
+    from kgem.data.streams import write_to
 
     suffix = out.suffix.lower()
     buffer = io.BytesIO()
@@ -69,7 +69,7 @@ def _write_file(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], sch
         _to_frame(rows, schema).write_csv(buffer)
     else:
         _to_frame(rows, schema).write_parquet(buffer)
-    with writing(out) as file:
+    with write_to(out) as file:
         file.write(buffer.getvalue())
 
 

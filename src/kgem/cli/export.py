@@ -11,7 +11,7 @@ import typer
 from kgem.cli.arguments import Mode, ModeChoice, RunFolder
 from kgem.cli.console import AsJson, emit, emit_json, say
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, folder_of_files, refuse_taken
+from kgem.cli.output import Force, fill_folder, refuse_taken
 from kgem.cli.progress import Progress
 
 __all__ = ["export"]
@@ -49,7 +49,7 @@ def export(
     place = find_model(run)
     target = out or (run / "export" / to if place != run else run.with_name(f"{run.absolute().name}-{to}"))
     refuse_taken(target, force)
-    with Progress(f"writing {to}"), folder_of_files(target) as fresh:
+    with Progress(f"writing {to}"), fill_folder(target) as fresh:
         write_tables(model, fresh, to, mode)
         names = sorted(path.name for path in fresh.iterdir())
     files = [str(target / name) for name in names]

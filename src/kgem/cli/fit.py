@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["fit", "read_settings"]
 
 
-@reading.reads
+@reading.with_options
 def fit(
     graph: reading.Graph,
     model: Annotated[
@@ -64,7 +64,7 @@ def fit(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Fit a graph: pre-training, variational EM that learns every strength, re-training.
 

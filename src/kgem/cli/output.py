@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from kgem.errors import InputError
+from kgem.files.atomic import replace_folder
 
-__all__ = ["Force", "folder_of_files", "refuse_existing", "refuse_taken"]
+__all__ = ["Force", "fill_folder", "refuse_existing", "refuse_taken"]
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")]
 
@@ -39,21 +40,20 @@ def refuse_taken(folder: Path, force: bool) -> None:
 
 
 @contextmanager
-def folder_of_files(target: Path) -> Iterator[Path]:
-    """A new folder beside `target`; what is written to it is moved to `target` when all went well."""
+def fill_folder(target: Path) -> Iterator[Path]:
+    """An empty folder; what is written to it goes to `target` when all went well, beside what is there already."""
     target = target.absolute()  # '.' has neither a name nor a parent
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            with replace_folder(target) as fresh:
+                yield fresh
+            return
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
-            fresh = Path(scratch) / target.name
-            fresh.mkdir()
+            fresh = Path(scratch)
             yield fresh
-            if target.is_dir():
-                _refuse_strangers(target, fresh)
-                for path in sorted(fresh.iterdir()):
-                    path.replace(target / path.name)
-            else:
-                fresh.replace(target)
+            _refuse_strangers(target, fresh)
+            for path in sorted(fresh.iterdir()):
+                path.replace(target / path.name)
     except OSError as error:
         remedy = "choose a folder that you can write to, on a disk with room"
         raise InputError(f"cannot be written: {error.strerror or error}", where=str(target), remedy=remedy) from error

@@ -14,6 +14,7 @@ import typer
 
 from kgem.cli.console import plain, say
 from kgem.cli.progress import Download, Progress
+from kgem.data.options import ReadOptions
 from kgem.errors import InputError
 from kgem.report.formatting import pluralise
 
@@ -24,19 +25,17 @@ if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
 
 __all__ = [
-    "Format",
     "Graph",
-    "How",
-    "fetched",
+    "ReadOptions",
+    "get_files",
     "load",
-    "options",
+    "make_options",
     "read_frames",
-    "reads",
-    "showing",
+    "show_progress",
     "tell",
+    "with_options",
 ]
 
-How = dict[str, Any]  # options of `read_triples`
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 READ_RATE = 25e6  # bytes a second: a guess for the time left, from FB15K on one core
@@ -97,32 +96,26 @@ SkipBad = Annotated[
 ]
 
 
-def options(
+def make_options(
     format: Format = None,
     header: Header = False,
     columns: Columns = None,
     extra: Extra = None,
     literals: Literals = LiteralChoice.drop,
     skip_bad: SkipBad = False,
-) -> How:
-    """The options of `read_triples` from those of the command line."""
-    return {
-        "format": format,
-        "header": header,
-        "columns": None if columns is None else [name.strip() for name in columns.split(",")],
-        "extra": extra,
-        "literals": str(literals),
-        "skip_bad": skip_bad,
-    }
+) -> ReadOptions:
+    """How to read a graph, from the options of the command line."""
+    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
+    return ReadOptions(format, header, chosen, extra, str(literals), skip_bad)
 
 
-def reads(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with all of `options` in the place of its parameter `how`."""
-    mine, own = (inspect.signature(each, eval_str=True).parameters for each in (options, command))
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with all parameters of `make_options` in the place of its parameter `how`."""
+    mine, own = (inspect.signature(each, eval_str=True).parameters for each in (make_options, command))
 
     @wraps(command)
     def run(**given: Any) -> None:
-        how = options(**{name: given.pop(name) for name in mine})
+        how = make_options(**{name: given.pop(name) for name in mine})
         command(**given, how=how)
 
     kept = [each.replace(kind=KEYWORD) for name, each in own.items() if name != "how"]
@@ -132,20 +125,20 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def load(graph: str, how: How, *, quiet: bool = False) -> Dataset:
+def load(graph: str, how: ReadOptions, *, quiet: bool = False) -> Dataset:
     """The graph; rows that were left out are told on stderr unless the caller tells them."""
-    with showing(graph):
+    with show_progress(graph):
         from kgem.data.dataset import Dataset
 
-        dataset = Dataset.load(graph, **how)
+        dataset = Dataset.read(graph, how)
     if not quiet:
         tell(dataset.reports)
     return dataset
 
 
-def read_frames(graph: str, how: How) -> dict[str, pl.DataFrame]:
+def read_frames(graph: str, how: ReadOptions) -> dict[str, pl.DataFrame]:
     """The labelled facts of each split that has any; rows that were left out are told on stderr."""
-    with showing(graph):
+    with show_progress(graph):
         from kgem.data.sources import find, read
 
         frames, reports = read(find(graph, how))
@@ -172,7 +165,7 @@ def tell(reports: Iterable[ReadReport]) -> None:
 
 
 @contextmanager
-def showing(graph: str) -> Iterator[None]:
+def show_progress(graph: str) -> Iterator[None]:
     """Shows how far reading is; a path that cannot be looked at is wrong input."""
     try:
         with Progress(f"reading {graph}", expected=_bytes(graph) / READ_RATE or None):
@@ -190,12 +183,12 @@ def _bytes(graph: str) -> int:
             return sum(inside.stat().st_size for inside in path.iterdir() if inside.is_file())
         if path.is_file():
             return path.stat().st_size
-        return sum(file.stat().st_size for file in fetched(graph).values())
+        return sum(file.stat().st_size for file in get_files(graph).values())
     except OSError:  # told, with a remedy, by whoever opens the files
         return 0
 
 
-def fetched(name: str, mirror: str | None = None, *, again: bool = False) -> dict[str, Path]:
+def get_files(name: str, mirror: str | None = None, *, again: bool = False) -> dict[str, Path]:
     """The files of a graph of the catalogue, downloaded with a bar if need be; none if it is not in it."""
     from kgem.data.catalog import CATALOG, fetch, locate
 

@@ -35,7 +35,7 @@ TRIALS = {
 }
 
 
-@reading.reads
+@reading.with_options
 def search(
     graph: reading.Graph,
     trials: Annotated[int, typer.Option(min=1, help="Complete trainings.")] = 30,
@@ -56,7 +56,7 @@ def search(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """The baseline that kgem replaces: Optuna's search for one shared strength, and what it costs.
 

@@ -26,7 +26,7 @@ ORIGIN = "update"
 _SHOWN = 5  # new labels told
 
 
-@reading.reads
+@reading.with_options
 def update(
     folder: RunFolder,
     facts: Annotated[
@@ -58,7 +58,7 @@ def update(
     force: Force = False,
     as_json: AsJson = False,
     *,
-    how: reading.How,
+    how: reading.ReadOptions,
 ) -> None:
     """Teach a run new facts, about new entities and relations too; into a run folder of its own.
 
@@ -106,8 +106,8 @@ def _check_target(out: Path, folder: Path, force: bool) -> None:
     check_free(out, force)
 
 
-def _read(facts: str | None, remove: str | None, how: reading.How, quiet: bool) -> Delta:
-    with reading.showing(str(facts or remove)):
+def _read(facts: str | None, remove: str | None, how: reading.ReadOptions, quiet: bool) -> Delta:
+    with reading.show_progress(str(facts or remove)):
         from kgem.runs.update import read_delta
 
         delta = read_delta(facts, remove, how)

@@ -6,10 +6,8 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as _from_bytes
 from safetensors.numpy import save as _to_bytes
+
+from kgem.files.atomic import write_file
+from kgem.files.store import kgem_version
 
 __all__ = ["LIMIT_BYTES", "WORTH_BYTES", "Parsed", "cache_folder", "cache_key", "load", "store", "worth"]
 
@@ -53,7 +54,7 @@ def worth(files: Mapping[str, Path]) -> bool:
 
 def cache_key(files: Mapping[str, Path], options: Mapping[str, Any]) -> str:
     """sha256 over the files' content, their extensions, the reading options and the version that reads."""
-    parts: dict[str, Any] = {"format": FORMAT, "kgem": _version(), "options": dict(options)}
+    parts: dict[str, Any] = {"format": FORMAT, "kgem": kgem_version(), "options": dict(options)}
     for split, path in files.items():
         with path.open("rb") as file:
             parts[f"file:{split}"] = [path.suffixes, hashlib.file_digest(file, "sha256").hexdigest()]
@@ -93,19 +94,14 @@ def store(key: str, parsed: Parsed, *, limit: int = LIMIT_BYTES) -> bool:
     path = _path(key)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, content)
-        _write(path.with_suffix(".sha256"), hashlib.sha256(content).hexdigest().encode())
+        digest = hashlib.sha256(content).hexdigest().encode()
+        for target, held in ((path, content), (path.with_suffix(".sha256"), digest)):
+            with write_file(target) as file:
+                file.write(held)
         _trim(path.parent, limit)
     except OSError:  # a full or read-only disk: the graph is simply parsed again next time
         return False
     return True
-
-
-def _version() -> str:
-    try:
-        return metadata.version("kgem")
-    except metadata.PackageNotFoundError:  # run from the source folder, not installed
-        return "source"
 
 
 def _path(key: str) -> Path:
@@ -114,18 +110,6 @@ def _path(key: str) -> Path:
 
 def _text(array: npt.NDArray[np.uint8]) -> str:
     return array.tobytes().decode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All of the file or nothing: written beside its place, then renamed."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16], suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _trim(folder: Path, limit: int) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 
 from kgem.data.cache import cache_folder
 from kgem.errors import CatalogError
+from kgem.files.atomic import replace_folder
 
-__all__ = ["CATALOG", "Counts", "Entry", "Remote", "entry", "fetch", "graphs_folder", "locate"]
+__all__ = ["CATALOG", "Counts", "Entry", "Remote", "fetch", "find_entry", "graphs_folder", "locate"]
 
 FILES = {"train": "train.txt", "valid": "valid.txt", "test": "test.txt"}
 TIMEOUT = 30  # seconds without an answer
@@ -56,7 +57,7 @@ class Entry:
     """One graph: three public files, or one archive with three members, or none where there is no address."""
 
     name: str
-    origin: str
+    citation: str
     licence: str
     counts: Counts
     base: str = ""
@@ -220,7 +221,7 @@ _ENTRIES = (
 CATALOG: dict[str, Entry] = {each.name: each for each in _ENTRIES}
 
 
-def entry(name: str) -> Entry:
+def find_entry(name: str) -> Entry:
     """The entry of that name, whatever its case; an unknown one is an error that suggests others."""
     wanted = name.strip().casefold()
     if wanted in CATALOG:
@@ -241,13 +242,13 @@ def locate(name: str, *, download: bool = True, progress: Any = None, base: str 
     The embedded graph is one file, called "all", whose fourth column names the split. `progress` is an object
     as tqdm's (total, update, reset, close); `base` replaces the public address, for a mirror.
     """
-    graph = entry(name)
+    graph = find_entry(name)
     if graph.embedded:
         return {"all": Path(str(files("kgem.data").joinpath(f"{graph.name}.tsv")))}
-    given = _given(graph)
+    given = _find_given(graph)
     if given:
         return given
-    kept = _complete(graphs_folder() / graph.name)
+    kept = _find_files(graphs_folder() / graph.name)
     if kept:
         return kept
     if not download:
@@ -257,7 +258,7 @@ def locate(name: str, *, download: bool = True, progress: Any = None, base: str 
 
 def fetch(name: str, *, progress: Any = None, base: str | None = None) -> dict[str, Path]:
     """Download a graph into the cache, verify it, and only then put it in its place, whole."""
-    graph = entry(name)
+    graph = find_entry(name)
     if graph.embedded:
         return locate(name)
     if base is not None:
@@ -271,13 +272,15 @@ def fetch(name: str, *, progress: Any = None, base: str | None = None) -> dict[s
             fresh = Path(folder) / "graph"
             fresh.mkdir()
             _download(graph, fresh, Path(folder), progress)
-            _put(fresh, target, Path(folder))
+            with replace_folder(target) as new:
+                for file in fresh.iterdir():
+                    file.rename(new / file.name)
     except OSError as error:
         raise _absent(graph, f"could not be downloaded ({_reason(error)})") from error
     return {split: target / file for split, file in FILES.items()}
 
 
-def _given(graph: Entry) -> dict[str, Path] | None:
+def _find_given(graph: Entry) -> dict[str, Path] | None:
     """The files in the folder that KGEM_DATA names; half a graph there is an error, none is not."""
     value = os.environ.get("KGEM_DATA")
     if not value:
@@ -292,7 +295,7 @@ def _given(graph: Entry) -> dict[str, Path] | None:
     folder = root / graph.name
     if not folder.is_dir():
         return None
-    found = _complete(folder)
+    found = _find_files(folder)
     if not found:
         lacking = [file for file in FILES.values() if not (folder / file).is_file()]
         raise CatalogError(
@@ -303,7 +306,7 @@ def _given(graph: Entry) -> dict[str, Path] | None:
     return found
 
 
-def _complete(folder: Path) -> dict[str, Path] | None:
+def _find_files(folder: Path) -> dict[str, Path] | None:
     found = {split: folder / file for split, file in FILES.items()}
     return found if all(path.is_file() for path in found.values()) else None
 
@@ -375,20 +378,6 @@ def _extract(archive: Path, fresh: Path, url: str) -> None:
         )
 
 
-def _put(fresh: Path, target: Path, scratch: Path) -> None:
-    """Rename the finished folder into place; one that another process puts there first is as good."""
-    for file in fresh.iterdir():
-        with file.open("rb+") as opened:
-            os.fsync(opened.fileno())
-    if target.exists():
-        target.replace(scratch / "old")
-    try:
-        fresh.replace(target)
-    except OSError:
-        if not _complete(target):
-            raise
-
-
 def _absent(graph: Entry, why: str) -> CatalogError:
     """The error that says which files to put where."""
     root = os.environ.get("KGEM_DATA")
@@ -400,7 +389,7 @@ def _absent(graph: Entry, why: str) -> CatalogError:
         lines.append("they are in the archive" if "archive" in graph.remotes else "they are at")
         lines += [f"  {address}" for address in graph.addresses]
     else:
-        lines.append(f"origin: {graph.origin}")
+        lines.append(f"origin: {graph.citation}")
     return CatalogError(f"the graph {graph.name} {why}", remedy="\n  ".join(lines))
 
 

@@ -13,16 +13,15 @@ import numpy as np
 import polars as pl
 
 from kgem.data import cache as caching
-from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, fact_keys, frozen, reciprocal
+from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, fact_keys, freeze, reciprocal
+from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.errors import DatasetError
 
 if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
 
-__all__ = ["COLUMNS", "SPLITS", "Dataset", "IntArray", "LongArray", "QueryIndex", "Vocabulary", "encode", "reciprocal"]
+__all__ = ["SPLITS", "Dataset", "IntArray", "LongArray", "QueryIndex", "Vocabulary", "encode", "reciprocal"]
 
-SPLITS = ("train", "valid", "test")
-COLUMNS = ("head", "relation", "tail")
 _NO_FACTS: IntArray = np.empty((0, 3), dtype=np.int32)
 
 
@@ -47,7 +46,7 @@ class Dataset:
             if np.shares_memory(facts, given) and given.flags.writeable:
                 facts = facts.copy()  # what the caller can still change is not ours
             self._check_ids(facts, split)
-            object.__setattr__(self, split, frozen(facts))
+            object.__setattr__(self, split, freeze(facts))
         if not len(self.train):
             raise DatasetError("the training split has no facts", where=self.name, remedy="give it at least one")
 
@@ -77,22 +76,20 @@ class Dataset:
     ) -> Dataset:
         """A graph from a file, a folder with train/valid/test, a catalogue name, a frame or an array.
 
-        The options are those of `read_triples`. A single source is all for training, unless it has a column
+        The options are those of `ReadOptions`. A single source is all for training, unless it has a column
         called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
         """
+        chosen = None if columns is None else tuple(columns)
+        return cls.read(source, ReadOptions(format, header, chosen, extra, literals, skip_bad), cache=cache, name=name)
+
+    @classmethod
+    def read(cls, source: Any, options: ReadOptions, *, cache: bool = True, name: str | None = None) -> Dataset:
+        """As `load`, with all options in one."""
         from kgem.data.sources import find, read  # here and not above: the readers are slow to import
 
-        options = {
-            "format": format,
-            "header": header,
-            "columns": None if columns is None else list(columns),
-            "extra": extra,
-            "literals": literals,
-            "skip_bad": skip_bad,
-        }
         found = find(source, options)
-        keep = cache and extra is None and caching.worth(found.files)
-        key = caching.cache_key(found.files, found.options) if keep else ""
+        keep = cache and options.extra is None and caching.worth(found.files)
+        key = caching.cache_key(found.files, asdict(found.options)) if keep else ""
         kept = caching.load(key) if keep else None
         if kept:
             return cls._from_parsed(kept, name or found.name, [found.files[split] for split in found.parts])
@@ -114,14 +111,14 @@ class Dataset:
         """Labelled facts (columns head, relation, tail; more are kept as `extra`); ids follow sorted labels."""
         given = {"train": train, "valid": valid, "test": test}
         frames = {split: frame for split, frame in given.items() if frame is not None}
-        text = {split: frame.select(pl.col(COLUMNS).cast(pl.String)) for split, frame in frames.items()}
+        text = {split: frame.select(pl.col(FACT).cast(pl.String)) for split, frame in frames.items()}
         ends = [frame[column].unique() for frame in text.values() for column in ("head", "tail")]
         entities = pl.concat(ends).unique().sort()
         relations = pl.concat([frame["relation"].unique() for frame in text.values()]).unique().sort()
         facts = {split: encode(frame, entities, relations) for split, frame in text.items()}
         once = {s: _first_places(f, len(entities), len(relations)) for s, f in facts.items()}
         again = {split: report.duplicates for split, report in (reports or {}).items()}
-        more = {split: frame.drop(COLUMNS) for split, frame in frames.items()}
+        more = {split: frame.drop(FACT) for split, frame in frames.items()}
         for split, frame in more.items():
             if frame.width > 1:
                 raise DatasetError(
@@ -159,9 +156,9 @@ class Dataset:
             name=name,
             entities=Vocabulary(parsed.labels["entity"], "entity"),
             relations=Vocabulary(parsed.labels["relation"], "relation"),
-            train=frozen(parsed.facts["train"]),
-            valid=frozen(parsed.facts["valid"]),
-            test=frozen(parsed.facts["test"]),
+            train=freeze(parsed.facts["train"]),
+            valid=freeze(parsed.facts["valid"]),
+            test=freeze(parsed.facts["test"]),
             duplicates=parsed.notes["duplicates"],
             reports=tuple(reports),
         )
@@ -189,12 +186,12 @@ class Dataset:
     @cached_property
     def entity_counts(self) -> LongArray:
         """n^E: how often each entity is head or tail of a training fact, (N_e,)."""
-        return frozen(np.bincount(self.train[:, [0, 2]].ravel(), minlength=self.n_entities))
+        return freeze(np.bincount(self.train[:, [0, 2]].ravel(), minlength=self.n_entities))
 
     @cached_property
     def relation_counts(self) -> LongArray:
         """n^R: how often each relation occurs in training, (N_r,)."""
-        return frozen(np.bincount(self.train[:, 1], minlength=self.n_relations))
+        return freeze(np.bincount(self.train[:, 1], minlength=self.n_relations))
 
     @cached_property
     def query_index(self) -> QueryIndex:
@@ -243,7 +240,7 @@ def encode(frame: pl.DataFrame, entities: pl.Series, relations: pl.Series) -> In
     """Labels to ids by hash look-up, (n, 3)."""
     entity, relation = pl.Enum(entities), pl.Enum(relations)
     facts = np.empty((len(frame), 3), dtype=np.int32)
-    for place, (column, kind) in enumerate(zip(COLUMNS, (entity, relation, entity), strict=True)):
+    for place, (column, kind) in enumerate(zip(FACT, (entity, relation, entity), strict=True)):
         facts[:, place] = frame[column].cast(kind).to_physical().to_numpy()
     return facts
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from kgem.data.dataset import COLUMNS, SPLITS, Dataset, IntArray, LongArray, Vocabulary, encode
+from kgem.data.dataset import SPLITS, Dataset, IntArray, LongArray, Vocabulary, encode
 from kgem.data.index import fact_keys
+from kgem.data.options import FACT
 from kgem.errors import DatasetError
 
 __all__ = ["Changes", "grow"]
@@ -56,15 +57,17 @@ def grow(
     A fact that the graph has stays in its split. Labels are never forgotten, also when their last fact goes.
     """
     frames = {split: _facts(added[split]) for split in SPLITS if split in added}
-    entities = _extended(data.entities, [frame[column] for frame in frames.values() for column in ("head", "tail")])
-    relations = _extended(data.relations, [frame["relation"] for frame in frames.values()])
+    entities = _extend(data.entities, [frame[column] for frame in frames.values() for column in ("head", "tail")])
+    relations = _extend(data.relations, [frame["relation"] for frame in frames.values()])
     facts = {split: _encode(frame, entities, relations) for split, frame in frames.items()}
     keys = {split: fact_keys(ids, len(entities), len(relations)) for split, ids in facts.items()}
     old = {split: fact_keys(data.split(split), len(entities), len(relations)) for split in SPLITS}
-    leaving = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.String)) if removed is None else _facts(removed)
-    gone = fact_keys(_encode(_of(leaving, entities, relations), entities, relations), len(entities), len(relations))
+    leaving = pl.DataFrame(schema=dict.fromkeys(FACT, pl.String)) if removed is None else _facts(removed)
+    gone = fact_keys(
+        _encode(_with_known_labels(leaving, entities, relations), entities, relations), len(entities), len(relations)
+    )
     _refuse_both(frames, keys, gone)
-    homes = _homes(keys, old)
+    homes = _find_homes(keys, old)
     stays = {split: ~np.isin(mine, gone) for split, mine in old.items()}
     splits = {split: data.split(split)[stays[split]] for split in SPLITS}
     for split, home in homes.items():
@@ -102,10 +105,10 @@ def grow(
 
 def _facts(frame: pl.DataFrame) -> pl.DataFrame:
     """Head, relation and tail as text, each fact once."""
-    return frame.select(pl.col(COLUMNS).cast(pl.String)).unique(maintain_order=True)
+    return frame.select(pl.col(FACT).cast(pl.String)).unique(maintain_order=True)
 
 
-def _extended(vocabulary: Vocabulary, columns: Sequence[pl.Series]) -> Vocabulary:
+def _extend(vocabulary: Vocabulary, columns: Sequence[pl.Series]) -> Vocabulary:
     """The labels with those that are not among them after them, sorted."""
     if not columns:
         return vocabulary
@@ -122,7 +125,7 @@ def _encode(frame: pl.DataFrame, entities: Vocabulary, relations: Vocabulary) ->
     return encode(frame, _series(entities), _series(relations))
 
 
-def _of(frame: pl.DataFrame, entities: Vocabulary, relations: Vocabulary) -> pl.DataFrame:
+def _with_known_labels(frame: pl.DataFrame, entities: Vocabulary, relations: Vocabulary) -> pl.DataFrame:
     """The facts all of whose labels are known."""
     kinds = {"head": entities, "relation": relations, "tail": entities}
     return frame.filter(*(pl.col(column).is_in(_series(each).implode()) for column, each in kinds.items()))
@@ -139,7 +142,7 @@ def _refuse_both(frames: Mapping[str, pl.DataFrame], keys: Mapping[str, LongArra
             )
 
 
-def _homes(keys: Mapping[str, LongArray], old: Mapping[str, LongArray]) -> dict[str, IntArray]:
+def _find_homes(keys: Mapping[str, LongArray], old: Mapping[str, LongArray]) -> dict[str, IntArray]:
     """Of the facts given for each split, which split has them already, by its place; NOWHERE, or REPEATED."""
     homes, before = {}, np.empty(0, dtype=np.int64)
     for split, mine in keys.items():

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kgem.errors import DatasetError, UnknownLabel
 
-__all__ = ["IntArray", "LongArray", "QueryIndex", "Vocabulary", "distinct", "fact_keys", "frozen", "reciprocal"]
+__all__ = ["IntArray", "LongArray", "QueryIndex", "Vocabulary", "distinct", "fact_keys", "freeze", "reciprocal"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -89,10 +89,10 @@ class QueryIndex:
         starts = np.flatnonzero(np.concatenate(([True], queries[1:] != queries[:-1]))) if keys.size else keys
         first = queries[starts]
         return cls(
-            heads=frozen((first // n_relations).astype(np.int32)),
-            relations=frozen((first % n_relations).astype(np.int32)),
-            offsets=frozen(np.append(starts, keys.size).astype(np.int64)),
-            tails=frozen(tails.astype(np.int32)),
+            heads=freeze((first // n_relations).astype(np.int32)),
+            relations=freeze((first % n_relations).astype(np.int32)),
+            offsets=freeze(np.append(starts, keys.size).astype(np.int64)),
+            tails=freeze(tails.astype(np.int32)),
             n_relations=n_relations,
         )
 
@@ -102,7 +102,7 @@ class QueryIndex:
     @cached_property
     def counts(self) -> LongArray:
         """n_q: how many tails each query has, (Q,)."""
-        return frozen(np.diff(self.offsets))
+        return freeze(np.diff(self.offsets))
 
     @cached_property
     def _keys(self) -> LongArray:
@@ -162,7 +162,7 @@ def distinct(keys: LongArray) -> LongArray:
     return keys[first]
 
 
-def frozen(array: A) -> A:
+def freeze(array: A) -> A:
     """The same array, no longer writable."""
     array.setflags(write=False)
     return array

@@ -51,9 +51,9 @@ class Leakage:
     def _causes(self) -> str:
         said = []
         if self.inverse:
-            said.append(f"an inverse relation (such as {_naming(self.inverse[0])})")
+            said.append(f"an inverse relation (such as {_describe(self.inverse[0])})")
         if self.duplicate:
-            said.append(f"a near-duplicate relation (such as {_naming(self.duplicate[0])})")
+            said.append(f"a near-duplicate relation (such as {_describe(self.duplicate[0])})")
         if self.symmetric:
             said.append(f"the same relation the other way round (such as {self.symmetric[0].first})")
         return " or ".join(said)
@@ -70,21 +70,21 @@ def find_leakage(dataset: Dataset, threshold: float = 0.97, min_pairs: int = 5) 
     # A loop (h, r, h) is its own mirror image: it says nothing about inverses.
     proper = facts[facts[:, 0] != facts[:, 2]]
     proper_sizes = np.bincount(proper[:, 1], minlength=n)
-    same = _coincidences(facts, sizes, dataset.n_entities, threshold, min_pairs, mirrored=False)
-    mirror = _coincidences(proper, proper_sizes, dataset.n_entities, threshold, min_pairs, mirrored=True)
+    same = _find_coincidences(facts, sizes, dataset.n_entities, threshold, min_pairs, mirrored=False)
+    mirror = _find_coincidences(proper, proper_sizes, dataset.n_entities, threshold, min_pairs, mirrored=True)
     itself = mirror[:, 0] == mirror[:, 1]
     inverse, symmetric = mirror[~itself], mirror[itself]
-    counts = {split: _answerable(dataset, split, same, mirror) for split in SPLITS[1:]}
+    counts = {split: _count_answerable(dataset, split, same, mirror) for split in SPLITS[1:]}
     return Leakage(
         threshold=threshold,
-        inverse=_named(inverse, proper_sizes, dataset),
-        duplicate=_named(same, sizes, dataset),
-        symmetric=_named(symmetric, proper_sizes, dataset),
+        inverse=_name_pairs(inverse, proper_sizes, dataset),
+        duplicate=_name_pairs(same, sizes, dataset),
+        symmetric=_name_pairs(symmetric, proper_sizes, dataset),
         answerable=counts,
     )
 
 
-def _coincidences(
+def _find_coincidences(
     facts: IntArray, sizes: LongArray, n_entities: int, threshold: float, min_pairs: int, *, mirrored: bool
 ) -> LongArray:
     """Rows (first, second, shared pairs) of the relations that coincide, first <= second, (m, 3)."""
@@ -133,7 +133,7 @@ def _chunks(first: LongArray, lengths: LongArray) -> Iterator[tuple[LongArray, L
         begin = int(end)
 
 
-def _answerable(dataset: Dataset, split: str, same: LongArray, mirror: LongArray) -> int:
+def _count_answerable(dataset: Dataset, split: str, same: LongArray, mirror: LongArray) -> int:
     """How many facts of a split have a counterpart in train by one of these pairs of relations."""
     facts = dataset.split(split)
     swaps = np.repeat([False, True], [2 * len(same), 2 * len(mirror)])
@@ -167,7 +167,7 @@ def _distinct(facts: IntArray, dataset: Dataset) -> IntArray:
     return np.stack([*np.divmod(queries, dataset.n_relations), t], axis=1).astype(np.int32)
 
 
-def _named(rows: LongArray, sizes: LongArray, dataset: Dataset) -> tuple[RelationPair, ...]:
+def _name_pairs(rows: LongArray, sizes: LongArray, dataset: Dataset) -> tuple[RelationPair, ...]:
     """Pairs with their labels, the largest first."""
     rows = rows[np.argsort(-rows[:, 2], kind="stable")]
     share = rows[:, 2] / np.maximum(sizes[rows[:, 0]], sizes[rows[:, 1]])
@@ -178,5 +178,5 @@ def _named(rows: LongArray, sizes: LongArray, dataset: Dataset) -> tuple[Relatio
     )
 
 
-def _naming(pair: RelationPair) -> str:
+def _describe(pair: RelationPair) -> str:
     return f"{pair.first} / {pair.second}, which share {pair.share:.1%} of their pairs"

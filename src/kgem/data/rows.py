@@ -8,12 +8,13 @@ from typing import Literal
 
 import polars as pl
 
+from kgem.data.options import FACT, ReadOptions
 from kgem.errors import TriplesError
 
-__all__ = ["FACT", "KEPT_PROBLEMS", "Intake", "Layout", "Options", "Problem", "ReadReport", "Triples", "choose"]
+__all__ = ["KEPT_PROBLEMS", "Intake", "Layout", "Problem", "ReadReport", "Triples", "choose"]
 
-FACT = ("head", "relation", "tail")
 KEPT_PROBLEMS = 100
+Unit = Literal["line", "row"]  # what a source is counted in
 SKIP = "or leave bad rows out: skip_bad=True (--skip-bad)"
 
 
@@ -50,39 +51,6 @@ class Triples:
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to read; see read_triples."""
-
-    header: bool = False
-    columns: Sequence[str | int] | None = None
-    extra: str | None = None
-    literals: Literal["drop", "keep"] = "drop"
-    skip_bad: bool = False
-    split: str = "train"
-    extra_if_named: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.literals not in ("drop", "keep"):
-            raise TriplesError(f"literals={self.literals!r} is unknown", remedy="one of 'drop', 'keep'")
-        if self.extra is not None and (not self.extra or self.extra in FACT):
-            raise TriplesError(f"the extra column cannot be called {self.extra!r}", remedy="choose another name")
-        if self.columns is not None and len(self.columns) not in (3, 4 if self.extra else 3):
-            what = f"columns names {len(self.columns)} columns"
-            raise TriplesError(what, remedy="name three: head, relation, tail (and the extra one if it has a name)")
-
-    @property
-    def has_header(self) -> bool:
-        """Whether the first row of a text file names the columns: said, or implied by choosing columns by name."""
-        chosen = self.columns or ()
-        return self.header or not all(isinstance(c, int) or c.strip().isdecimal() for c in chosen)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns of the frame that comes out."""
-        return FACT if self.extra is None else (*FACT, self.extra)
-
-
-@dataclass(frozen=True)
 class Layout:
     """How wide rows are, which of their fields are head, relation, tail (and extra), and what those become."""
 
@@ -91,10 +59,11 @@ class Layout:
     names: tuple[str, ...]
 
 
-def choose(width: int, names: Sequence[str] | None, options: Options, source: str) -> Layout:
+def choose(width: int, names: Sequence[str] | None, intake: Intake, source: str) -> Layout:
     """The layout of a table with so many columns, perhaps with names, under the caller's choice."""
-    if not options.columns and not options.extra and names and options.extra_if_named in names:
-        options = replace(options, extra=options.extra_if_named)
+    options = intake.options
+    if not options.columns and not options.extra and names and intake.extra_if_named in names:
+        options = replace(options, extra=intake.extra_if_named)
     if options.columns is not None:
         places = [_place(column, width, names, source) for column in options.columns]
         if options.extra is not None and len(places) == 3:
@@ -152,9 +121,19 @@ def width_remedy(width: int, expected: int) -> str:
 class Intake:
     """Takes in good rows and counts all others; a bad row is an error unless bad rows are to be skipped."""
 
-    def __init__(self, source: str, options: Options, unit: Literal["line", "row"] = "line") -> None:
+    def __init__(
+        self,
+        source: str,
+        options: ReadOptions,
+        unit: Unit = "line",
+        *,
+        split: str = "train",
+        extra_if_named: str | None = None,
+    ) -> None:
         self.source = source
         self.options = options
+        self.split = split  # which one to read of a source that has several
+        self.extra_if_named = extra_if_named  # kept as the extra column if one is called so and nothing else was chosen
         self.literals_dropped = 0
         self._unit = unit
         self._skipped = 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from kgem.data.catalog import CATALOG, entry, locate
+from kgem.data.catalog import CATALOG, find_entry, locate
+from kgem.data.options import SPLITS, ReadOptions
 from kgem.data.streams import STDIN, split_suffix
 from kgem.data.triples import FORMATS, ReadReport, read_triples
 from kgem.errors import ConfigError, DatasetError
@@ -31,31 +32,32 @@ class Found:
 
     name: str
     parts: Mapping[str, Any]  # split -> path, or anything read_triples takes
-    options: Mapping[str, Any]  # of read_triples
+    options: ReadOptions
     files: Mapping[str, Path] = field(default_factory=dict)  # all that reading depends on; none if unknown
 
 
-def find(source: Any, options: Mapping[str, Any]) -> Found:
+def find(source: Any, options: ReadOptions) -> Found:
     """What a user's word for a graph means; a path that exists wins over a catalogue name."""
-    if options["format"] is not None and options["format"] not in FORMATS:
-        raise ConfigError(f"no format is called {options['format']!r}", remedy=f"one of {', '.join(FORMATS)}")
+    if options.format is not None and options.format not in FORMATS:
+        raise ConfigError(f"no format is called {options.format!r}", remedy=f"one of {', '.join(FORMATS)}")
     if not isinstance(source, str | Path):
         return Found("graph", {WHOLE: source}, options)
     if str(source) == STDIN:
         return Found("standard input", {WHOLE: STDIN}, options)
     path = Path(source).expanduser()
     if path.is_dir() and str(source):
-        return _folder(path, options)
+        return _find_in_folder(path, options)
     if path.is_file():
         return Found(_stem(path), {WHOLE: path}, options, {WHOLE: path})
     if path.exists():  # a pipe, such as the shell's <(command): read once, never cached
         return Found(_stem(path), {WHOLE: path}, options)
     if str(source).strip().casefold() in CATALOG:
-        known = entry(str(source))
-        _no_options(known.name, options)
-        how = {"header": known.embedded, "columns": None, "extra": SPLIT_COLUMN if known.embedded else None}
+        known = find_entry(str(source))
+        _refuse_options(known.name, options)
+        extra = SPLIT_COLUMN if known.embedded else None
+        layout = replace(options, format="tsv", header=known.embedded, columns=None, extra=extra)
         files = locate(known.name)
-        return Found(known.name, files, {**options, "format": "tsv", **how}, files)
+        return Found(known.name, files, layout, files)
     raise _nothing(str(source), path)
 
 
@@ -63,13 +65,13 @@ def read(found: Found) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
     """The facts of each split (columns head, relation, tail and perhaps an extra one), and how reading went."""
     if WHOLE in found.parts:
         return _read_whole(found.parts[WHOLE], found.options)
-    triples = {s: read_triples(part, split=s, **found.options) for s, part in found.parts.items()}
+    triples = {s: read_triples(part, found.options, split=s) for s, part in found.parts.items()}
     return {s: t.frame for s, t in triples.items()}, {s: t.report for s, t in triples.items()}
 
 
-def _read_whole(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
+def _read_whole(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
     """One source: all facts are for training, unless a column says which split each is in."""
-    triples = read_triples(source, **options, extra_if_named=SPLIT_COLUMN)
+    triples = read_triples(source, options, extra_if_named=SPLIT_COLUMN)
     if SPLIT_COLUMN not in triples.frame.columns:
         return {"train": triples.frame}, {"train": triples.report}
     named = pl.col(SPLIT_COLUMN).cast(pl.String).str.to_lowercase().replace_strict(ALIASES, default=None)
@@ -81,14 +83,11 @@ def _read_whole(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, pl.D
             where=triples.report.source,
             remedy=f"the column {SPLIT_COLUMN!r} may hold train, valid (validation, dev) and test",
         )
-    frames = {
-        split: frame.filter(pl.col("_split") == split).drop("_split", SPLIT_COLUMN)
-        for split in ("train", "valid", "test")
-    }
+    frames = {split: frame.filter(pl.col("_split") == split).drop("_split", SPLIT_COLUMN) for split in SPLITS}
     return frames, {WHOLE: triples.report}
 
 
-def _folder(folder: Path, options: Mapping[str, Any]) -> Found:
+def _find_in_folder(folder: Path, options: ReadOptions) -> Found:
     """A folder with one file per split, by labels or (OpenKE) by ids."""
     name = folder.resolve().name
     labelled: dict[str, list[Path]] = {}
@@ -102,9 +101,9 @@ def _folder(folder: Path, options: Mapping[str, Any]) -> Found:
             vocabularies[plain] = path
         elif (split := ALIASES.get(_stem(path).casefold())) and _readable(plain, options):
             labelled.setdefault(split, []).append(path)
-    if "train" in ids and (options["format"] == "openke" or (options["format"] is None and not labelled)):
+    if "train" in ids and (options.format == "openke" or (options.format is None and not labelled)):
         parts = {split: folder for split in OPENKE.values() if split in ids}
-        return Found(name, parts, {**options, "format": "openke"}, {**ids, **vocabularies})
+        return Found(name, parts, replace(options, format="openke"), {**ids, **vocabularies})
     candidates = {s: [*labelled.get(s, ()), *([ids[s]] if s in ids else ())] for s in OPENKE.values()}
     for split, paths in candidates.items():
         if len(paths) > 1:
@@ -123,10 +122,10 @@ def _folder(folder: Path, options: Mapping[str, Any]) -> Found:
     return Found(name, files, options, files)
 
 
-def _no_options(name: str, options: Mapping[str, Any]) -> None:
+def _refuse_options(name: str, options: ReadOptions) -> None:
     """A graph of the catalogue is read as the catalogue says: options that would change that are refused."""
-    given = [option for option in ("format", "header", "columns", "extra") if options[option]]
-    given += ["literals"] if options["literals"] == "keep" else []
+    given = [option for option in ("format", "header", "columns", "extra") if getattr(options, option)]
+    given += ["literals"] if options.literals == "keep" else []
     if given:
         raise ConfigError(
             f"is a graph known by name, whose layout is known, too: {', '.join(given)} cannot be chosen",
@@ -135,10 +134,10 @@ def _no_options(name: str, options: Mapping[str, Any]) -> None:
         )
 
 
-def _readable(name: str, options: Mapping[str, Any]) -> bool:
+def _readable(name: str, options: ReadOptions) -> bool:
     """Whether the name of a file says its format, unless the caller does."""
     known = {extension for form in FORMATS.values() for extension in form.extensions}
-    return options["format"] is not None or Path(name).suffix.lower() in known
+    return options.format is not None or Path(name).suffix.lower() in known
 
 
 def _stem(path: Path) -> str:

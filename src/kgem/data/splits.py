@@ -111,7 +111,7 @@ def make_split(
     keys = fact_keys(pooled, dataset.n_entities, dataset.n_relations)
     once = np.sort(np.unique(keys, return_index=True)[1])
     facts = pooled[once]
-    wanted = _wanted({"valid": valid, "test": test}, len(facts))
+    wanted = _count_wanted({"valid": valid, "test": test}, len(facts))
 
     # A group's rank is its place in a random order; everything below works on ranks.
     groups = GROUPS[group](facts)
@@ -154,7 +154,7 @@ def check(dataset: Dataset, threshold: float = 0.97) -> CheckReport:
     repeated = dict.fromkeys(SPLITS, 0) | dict(dataset.duplicates)  # a file of all splits counts as a whole
     repeated |= {s: repeated[s] + len(keys[s]) - len(once[s]) for s in SPLITS}
     facts = {s: len(dataset.split(s)) for s in SPLITS}
-    unseen = {s: _unseen(dataset, s) for s in SPLITS[1:]}
+    unseen = {s: _count_unseen(dataset, s) for s in SPLITS[1:]}
     leakage = find_leakage(dataset, threshold)
     return CheckReport(
         name=dataset.name,
@@ -172,7 +172,7 @@ def check(dataset: Dataset, threshold: float = 0.97) -> CheckReport:
     )
 
 
-def _wanted(asked: Mapping[str, float], n_facts: int) -> dict[str, int]:
+def _count_wanted(asked: Mapping[str, float], n_facts: int) -> dict[str, int]:
     """Shares or numbers of facts to numbers of facts."""
     for split, amount in asked.items():
         if amount < 0 or (amount >= 1 and amount != int(amount)):
@@ -271,7 +271,7 @@ def _shortages(wanted: Mapping[str, int], got: Mapping[str, int], reserved: int)
     )
 
 
-def _unseen(dataset: Dataset, split: str) -> Unseen:
+def _count_unseen(dataset: Dataset, split: str) -> Unseen:
     facts = dataset.split(split)
     entity, relation = dataset.entity_counts == 0, dataset.relation_counts == 0
     ends = facts[:, [0, 2]]

@@ -47,7 +47,7 @@ class RelationStats:
 
 @dataclass(frozen=True)
 class FitCost:
-    """An estimate of what a fit costs, from the products that dominate it (DESIGN section 4)."""
+    """An estimate of what a fit costs, from the products that dominate it."""
 
     dim: int  # K
     width: int  # K': real numbers per embedding

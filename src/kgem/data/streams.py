@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -17,8 +16,9 @@ from typing import IO, Any, cast
 import zstandard
 
 from kgem.errors import TriplesError
+from kgem.files.atomic import write_file
 
-__all__ = ["CODECS", "STDIN", "Codec", "Source", "split_suffix", "writing"]
+__all__ = ["CODECS", "STDIN", "Codec", "Source", "split_suffix", "write_to"]
 
 STDIN = "-"
 _PIECE = 1 << 14  # compressed bytes handed to zstd at a time
@@ -130,9 +130,9 @@ class Source:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """The decompressed bytes; what goes wrong while they are read is a TriplesError."""
-        with _reported(self.name), ExitStack() as stack:
+        with _report_errors(self.name), ExitStack() as stack:
             raw, start = self._start(stack)
-            codec = _codec(self.name, start)
+            codec = _find_codec(self.name, start)
             yield codec.reader(raw) if codec else raw
 
     def _start(self, stack: ExitStack) -> tuple[IO[bytes], bytes]:
@@ -151,14 +151,14 @@ class Source:
             raise OSError(str(error)) from error
 
 
-def _codec(name: str, start: bytes) -> Codec | None:
+def _find_codec(name: str, start: bytes) -> Codec | None:
     """By what the file begins with (no text begins like that), else by its name."""
     by_magic = (codec for codec in CODECS.values() if start.startswith(codec.magic))
     return next(by_magic, CODECS.get(split_suffix(name)[1]))
 
 
 @contextmanager
-def _reported(name: str) -> Iterator[None]:
+def _report_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
@@ -175,30 +175,13 @@ def _reported(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def writing(target: Path) -> Iterator[IO[bytes]]:
+def write_to(target: Path) -> Iterator[IO[bytes]]:
     """A stream to `target`, compressed as its name says; the file appears only when all went well."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     codec = CODECS.get(split_suffix(target.name)[1])
     try:
-        with temporary.open("xb") as raw:
-            with codec.writer(raw) if codec else nullcontext(raw) as stream:
-                yield stream
-            raw.flush()
-            os.fsync(raw.fileno())
-        temporary.replace(target)
-        _sync_folder(target.parent)
+        with write_file(target) as raw, codec.writer(raw) if codec else nullcontext(raw) as stream:
+            yield stream
     except OSError as error:
         what = f"cannot be written: {error.strerror or error}"
         remedy = "check the folder, its permissions and the room on the disk"
         raise TriplesError(what, where=str(target), remedy=remedy) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

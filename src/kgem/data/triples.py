@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from kgem.data.formats import delimited, openke, rdf, tables
-from kgem.data.rows import FACT, Intake, Options, Problem, ReadReport, Triples
+from kgem.data.options import FACT, SPLITS, ReadOptions
+from kgem.data.rows import Intake, Problem, ReadReport, Triples, Unit
 from kgem.data.streams import STDIN, Source, split_suffix
 from kgem.errors import TriplesError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "Format", "Problem", "ReadReport", "Triples", "guess_format", "read_triples", "write_triples"]
 
-_SPLITS = ("train", "valid", "test")
+DEFAULTS = ReadOptions()
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Format:
     extensions: tuple[str, ...]
     read: Callable[[Source, Intake], None]
     write: Callable[..., None]  # of a frame and a path; RDF also of whether to write literals
+    unit: Unit = "line"
     is_folder: bool = False
     has_literals: bool = False
 
@@ -40,7 +42,7 @@ class Format:
 FORMATS: dict[str, Format] = {
     "tsv": Format((".tsv", ".txt", ".tab"), delimited.read_tsv, delimited.write_tsv),
     "csv": Format((".csv",), delimited.read_csv, delimited.write_csv),
-    "parquet": Format((".parquet",), tables.read_parquet, tables.write_parquet),
+    "parquet": Format((".parquet",), tables.read_parquet, tables.write_parquet, unit="row"),
     "nt": Format((".nt",), rdf.read_nt, rdf.write_nt, has_literals=True),
     "nq": Format((".nq",), rdf.read_nq, rdf.write_nq, has_literals=True),
     "ttl": Format((".ttl",), rdf.read_ttl, rdf.write_ttl, has_literals=True),
@@ -69,38 +71,28 @@ def guess_format(path: str | Path) -> str:
 
 def read_triples(
     source: str | Path | IO[bytes] | Table,
+    options: ReadOptions = DEFAULTS,
     *,
-    format: str | None = None,
-    header: bool = False,
-    columns: Sequence[str | int] | None = None,
-    extra: str | None = None,
-    literals: Literal["drop", "keep"] = "drop",
-    skip_bad: bool = False,
     split: str = "train",
     extra_if_named: str | None = None,
 ) -> Triples:
     """Facts from a file, '-' (standard input), a binary stream, a frame or an (n, 3) array.
 
-    `columns` chooses head, relation and tail by name (a text file then has a header) or by number from 1; without it
-    columns that are called so are taken, else the first three. `extra` names a fourth column to keep: with
-    names the column of that name, else the fourth one. There is no other way to have more than three columns.
-    `extra_if_named` is kept as `extra` where the columns have names, that is one of them, and nothing else was chosen.
-    White space belongs to labels; a label must not be empty. `split` chooses a file of an OpenKE folder.
+    `split` chooses a file of an OpenKE folder. `extra_if_named` is kept as the extra column where the columns have
+    names, that is one of them, and nothing else was chosen. White space belongs to labels; a label must not be empty.
     A row that is not a fact is a TriplesError with its line, or with `skip_bad` left out and reported.
     Malformed Turtle, RDF/XML and damaged files are errors also then: no row is ever lost unreported.
-    `literals` of RDF are dropped and counted, or kept as entities under their N-Triples text.
     """
-    options = Options(header, columns, extra, literals, skip_bad, split, extra_if_named)
-    if split not in _SPLITS:
-        raise TriplesError(f"no split is called {split!r}", remedy=f"one of {', '.join(_SPLITS)}")
+    if split not in SPLITS:
+        raise TriplesError(f"no split is called {split!r}", remedy=f"one of {', '.join(SPLITS)}")
     if tables.is_table(source):
         name = "<array>" if isinstance(source, np.ndarray) else "<frame>"
-        intake = Intake(name, options, unit="row")
+        intake = Intake(name, options, "row", split=split, extra_if_named=extra_if_named)
         tables.read_table(source, intake)
         return intake.result()
     given = Source.of(source)  # type: ignore[arg-type]  # tables were taken above
-    form = _format(format, given)
-    intake = Intake(given.name, options, unit="row" if form is FORMATS["parquet"] else "line")
+    form = _find_format(options.format, given)
+    intake = Intake(given.name, options, form.unit, split=split, extra_if_named=extra_if_named)
     form.read(given, intake)
     return intake.result()
 
@@ -122,8 +114,8 @@ def write_triples(
     path = Path(target)
     if str(target) == STDIN:
         raise TriplesError("facts cannot be written to '-'", remedy="give the name of a file")
-    form = _format(format, Source.of(path), writing=True)
-    facts = _checked(frame, str(path))
+    form = _find_format(format, Source.of(path), writing=True)
+    facts = _check_facts(frame, str(path))
     if form.is_folder:
         openke.write_openke(facts, path, split)
     elif form.has_literals:
@@ -132,7 +124,7 @@ def write_triples(
         form.write(facts, path)
 
 
-def _format(name: str | None, source: Source, writing: bool = False) -> Format:
+def _find_format(name: str | None, source: Source, writing: bool = False) -> Format:
     if name is None:
         if source.path is None and not any(source.name.lower().endswith(e) for e in _endings()):
             name = "tsv"
@@ -152,7 +144,7 @@ def _endings() -> list[str]:
     return [extension + suffix for extension in plain for suffix in ("", ".gz", ".xz", ".zst")]
 
 
-def _checked(frame: pl.DataFrame, target: str) -> pl.DataFrame:
+def _check_facts(frame: pl.DataFrame, target: str) -> pl.DataFrame:
     """The facts with head, relation, tail in front, all text, no label missing."""
     missing = [name for name in FACT if name not in frame.columns]
     if missing or not 3 <= frame.width <= 4:

@@ -1,42 +1,34 @@
-"""Everything needed to go on bit for bit after kill -9: generations of checkpoints, and one process per run folder."""
+"""Everything needed to go on bit for bit after kill -9: generations of checkpoints, the newest good one first."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kgem.errors import ArtifactError, ConfigError, Damaged, InputError, RunBusy
-from kgem.files.folders import clear_leftovers, folders_in, remove_folder
+from kgem.errors import ArtifactError, Damaged, InputError
+from kgem.files.atomic import clear_leftovers, folders_in, remove_folder
 from kgem.files.store import Store, is_store, read_store, write_store
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-__all__ = ["Checkpoints", "RunLock", "generator_state", "restore_generator"]
+__all__ = ["Checkpoints"]
 
 KIND, VERSION = "checkpoint", 1
-LOCK = ".lock"
+KEPT = 2  # the newest may turn out to be damaged
 
 
 class Checkpoints:
-    """The checkpoints of a run, one folder per saved step (`000012`), the newest `keep` of them on disk.
+    """The checkpoints of a run, one folder per saved step (`000012`), the newest KEPT of them on disk.
 
     Steps grow through all phases of a run. Hold the run's lock while saving.
     """
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
-        if keep < 2:
-            remedy = "keep at least 2: the newest may turn out to be damaged"
-            raise ConfigError(f"cannot keep {keep} checkpoints", remedy=remedy)
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.keep = keep
         self._damaged: set[int] = set()  # found so by load_newest; the next save removes them
 
     def save(self, tensors: Mapping[str, Tensor], documents: Mapping[str, Any], step: int) -> None:
@@ -49,7 +41,7 @@ class Checkpoints:
         self._tidy()  # first: what killed writers left may fill the disk
         write_store(self._generation(step), tensors, documents, kind=KIND, version=VERSION)
         steps = self.steps()
-        for unwanted in set(steps).difference([s for s in steps if s <= step][-self.keep :]):
+        for unwanted in set(steps).difference([s for s in steps if s <= step][-KEPT:]):
             self._remove(unwanted)
 
     def load_newest(self) -> tuple[Store, list[str]] | None:
@@ -87,69 +79,3 @@ class Checkpoints:
 
     def _generation(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
-
-
-class RunLock:
-    """Keeps other processes out of a run folder while inside; the system lets go of it when the process dies."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._handle: int | None = None
-
-    def __enter__(self) -> RunLock:
-        handle = self._open()
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise self._busy(handle) from error
-        except OSError as error:
-            os.close(handle)
-            raise self._cannot_lock(error) from error
-        with contextlib.suppress(OSError):  # a full disk: the lock holds without the number
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        self._handle = handle
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let go; the file stays, because a process that is waiting to open it must find the same one."""
-        if self._handle is not None:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._handle, 0)
-            os.close(self._handle)
-            self._handle = None
-
-    def _open(self) -> int:
-        try:
-            return os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        except FileNotFoundError as error:
-            raise InputError("there is no such run folder", where=str(self.folder), remedy="check the path") from error
-        except OSError as error:
-            raise self._cannot_lock(error) from error
-
-    def _busy(self, handle: int) -> RunBusy:
-        number = os.pread(handle, 20, 0).decode(errors="replace").strip()
-        os.close(handle)
-        who = f"process {number}" if number else "another process"
-        remedy = "wait until it has ended, stop it, or give another folder"
-        return RunBusy(f"{who} is working in this run folder", where=str(self.folder), remedy=remedy)
-
-    def _cannot_lock(self, error: OSError) -> ArtifactError:
-        remedy = "check the folder's permissions, or use a folder on a local disk"
-        return ArtifactError(f"cannot be locked: {error.strerror}", where=str(self.folder / LOCK), remedy=remedy)
-
-
-def generator_state(generator: torch.Generator) -> Tensor:
-    """All of a generator, as bytes that a store keeps: (n,) uint8."""
-    return generator.get_state()
-
-
-def restore_generator(state: Tensor, device: str | torch.device = "cpu") -> torch.Generator:
-    """A generator that goes on where the one of this state, (n,) uint8, was."""
-    import torch
-
-    generator = torch.Generator(device)
-    generator.set_state(state)
-    return generator

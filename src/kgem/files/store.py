@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import ArtifactError, Damaged
-from kgem.files.folders import locate, replacing
+from kgem.files.atomic import locate, replace_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FileRecord", "Manifest", "Store", "is_store", "read_store", "write_store"]
+__all__ = ["FileRecord", "Manifest", "Store", "is_store", "kgem_version", "read_store", "write_store"]
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 TENSORS, DOCUMENT = ".safetensors", ".json"
@@ -69,11 +69,11 @@ def write_store(
     """
     from safetensors import SafetensorError
 
-    groups = _grouped(tensors)
+    groups = _group(tensors)
     _check_documents(documents)
     try:
         _check_replaceable(folder)
-        with replacing(folder) as new:
+        with replace_folder(folder) as new:
             _fill(new, groups, documents, kind, version)
     except (OSError, SafetensorError) as error:
         raise _not_written(folder, error) from error
@@ -81,12 +81,12 @@ def write_store(
 
 def read_store(folder: Path, *, kind: str, version: int) -> Store:
     """Read a store of this kind and at most this format version; all of it is checked. Tensors are on the CPU."""
-    found = _found(folder)
+    found = _locate(folder)
     while found is not None:
         try:
             return _read(found[0], kind, version)
         except ArtifactError:
-            again = _found(folder)
+            again = _locate(folder)
             if again == found:
                 raise
             found = again  # replaced while being read: not damaged
@@ -107,7 +107,7 @@ def _check_replaceable(folder: Path) -> None:
         raise ArtifactError(what, where=str(folder), remedy=elsewhere)
 
 
-def _grouped(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def _group(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Tensors by file, as safetensors wants them: on the CPU, contiguous, none sharing memory."""
     groups: dict[str, dict[str, Tensor]] = {}
     seen: set[int] = set()
@@ -131,7 +131,7 @@ def _check_documents(documents: Mapping[str, Any]) -> None:
 def _fill(
     folder: Path, groups: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any], kind: str, version: int
 ) -> None:
-    """Write all files of a store into an empty folder and bring them to disk."""
+    """Write all files of a store into an empty folder."""
     from safetensors.torch import save_file
 
     files: dict[str, FileRecord] = {}
@@ -139,14 +139,13 @@ def _fill(
         path = folder / f"{group}{TENSORS}"
         save_file(dict(tensors), path)
         path.chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
-        files[path.name] = _to_disk(path)
+        files[path.name] = _record(path)
     for name, document in sorted(documents.items()):
         path = folder / f"{name}{DOCUMENT}"
         path.write_bytes(_to_json(document))
-        files[path.name] = _to_disk(path)
-    (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, _kgem_version(), files))))
-    (folder / SEAL).write_bytes(_seal(_to_disk(folder / MANIFEST).sha256))
-    _to_disk(folder / SEAL)
+        files[path.name] = _record(path)
+    (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, kgem_version(), files))))
+    (folder / SEAL).write_bytes(_seal(_record(folder / MANIFEST).sha256))
 
 
 def _to_json(document: Any) -> bytes:
@@ -157,14 +156,14 @@ def _seal(sha256: str) -> bytes:
     return f"{sha256}  {MANIFEST}\n".encode()
 
 
-def _to_disk(path: Path) -> FileRecord:
-    """Wait until the file is on disk; what it holds."""
+def _record(path: Path) -> FileRecord:
+    """What the file holds."""
     with path.open("rb") as file:
-        os.fsync(file.fileno())
         return FileRecord(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
 
 
-def _kgem_version() -> str:
+def kgem_version() -> str:
+    """Of this kgem, as files say who wrote them."""
     from importlib import metadata  # slow to import
 
     try:
@@ -185,7 +184,7 @@ def _not_written(folder: Path, error: Exception) -> ArtifactError:
     return ArtifactError(what, where=str(folder), remedy=f"{remedy}; what was there before is still there")
 
 
-def _found(folder: Path) -> tuple[Path, int] | None:
+def _locate(folder: Path) -> tuple[Path, int] | None:
     try:
         return locate(folder)
     except OSError as error:
@@ -200,7 +199,7 @@ def _read(folder: Path, kind: str, version: int) -> Store:
     for name, record in manifest.files.items():
         path = folder / name
         if path.suffix == DOCUMENT:
-            documents[path.stem] = _from_json(path, _content(path, record))
+            documents[path.stem] = _from_json(path, _read_checked(path, record))
         else:
             prefix = "" if path.stem == UNGROUPED else f"{path.stem}/"
             tensors |= {prefix + key: tensor for key, tensor in _from_safetensors(path, record).items()}
@@ -209,12 +208,12 @@ def _read(folder: Path, kind: str, version: int) -> Store:
 
 def _read_manifest(folder: Path, kind: str, version: int) -> Manifest:
     path = folder / MANIFEST
-    content, seal = _bytes(path), _bytes(folder / SEAL)
+    content, seal = _read_bytes(path), _read_bytes(folder / SEAL)
     if seal != _seal(hashlib.sha256(content).hexdigest()):
         raise Damaged(f"is damaged: it does not agree with {SEAL}", where=str(path), remedy=_ANEW)
     try:
         fields = json.loads(content)
-        files = {_plain(name): FileRecord(**record) for name, record in fields["files"].items()}
+        files = {_check_name(name): FileRecord(**record) for name, record in fields["files"].items()}
         manifest = Manifest(str(fields["kind"]), int(fields["version"]), str(fields["kgem"]), files)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Damaged("is not a manifest that kgem wrote", where=str(path), remedy=_ANEW) from error
@@ -227,7 +226,7 @@ def _read_manifest(folder: Path, kind: str, version: int) -> Manifest:
     return manifest
 
 
-def _plain(name: str) -> str:
+def _check_name(name: str) -> str:
     """The name, if it is one that write_store gives: nothing outside the folder is ever opened."""
     stem = name.removesuffix(TENSORS).removesuffix(DOCUMENT)
     if stem == name or not _NAME.fullmatch(stem):
@@ -235,7 +234,7 @@ def _plain(name: str) -> str:
     return name
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -246,9 +245,9 @@ def _bytes(path: Path) -> bytes:
         raise Damaged(f"cannot be read: {error.strerror}", where=str(path), remedy=_ANEW) from error
 
 
-def _content(path: Path, record: FileRecord) -> bytes:
+def _read_checked(path: Path, record: FileRecord) -> bytes:
     """What the file holds, if it is what was written."""
-    content = _bytes(path)
+    content = _read_bytes(path)
     if len(content) != record.size:
         how = "cut short" if len(content) < record.size else "longer than written"
         what = f"is {how}: {len(content):,} bytes instead of {record.size:,}"
@@ -271,7 +270,7 @@ def _from_safetensors(path: Path, record: FileRecord) -> dict[str, Tensor]:
     from safetensors.torch import load
 
     try:
-        tensors: dict[str, Tensor] = load(_content(path, record))
+        tensors: dict[str, Tensor] = load(_read_checked(path, record))
     except SafetensorError as error:
         raise Damaged("is not in safetensors format", where=str(path), remedy=_ANEW) from error
     return {name: tensors.pop(name).clone() for name in sorted(tensors)}

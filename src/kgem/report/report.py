@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kgem.answer.model import Model, load
-from kgem.data.streams import writing
+from kgem.data.streams import write_to
 from kgem.errors import InputError
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
 from kgem.report.examples import draw_examples
@@ -41,7 +41,7 @@ def write_report(
     run = Path(folder)
     path = target or default_target(run)
     content = report_html(model or load(run), read_history(run), mode, step=step)
-    with writing(path) as file:
+    with write_to(path) as file:
         file.write(content.encode())
     return path
 

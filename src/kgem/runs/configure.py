@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kgem.config import Config
 from kgem.errors import ConfigError
 from kgem.model.scores import get_score
-from kgem.settings import allowed
+from kgem.settings import describe_allowed
 from kgem.train.optimizer import OPTIMIZERS
 from kgem.train.phases import PHASES
 
@@ -61,7 +61,7 @@ def _explain(error: ValidationError) -> ConfigError:
         remedy = f"did you mean {', '.join(near)}?" if near else "settings are those of kgem.Config"
         return ConfigError(f"there is no setting {name!r}", remedy=remedy)
     said = first["msg"].removeprefix("Value error, ")
-    may_be = allowed(*first["loc"])
+    may_be = describe_allowed(*first["loc"])
     remedy = f"it may be: {may_be}" if may_be else "docs/settings.md says what settings may be"
     return ConfigError(f"{name} = {first['input']!r}: {said}" if name else said, remedy=remedy)
 

@@ -12,12 +12,14 @@ import fcntl
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kgem.errors import ArtifactError, InputError
+from kgem.files.atomic import sync
+from kgem.files.locks import open_locked
 
 __all__ = ["DECISIONS", "FILE", "KINDS", "UNDO", "Decision", "Fact", "Review", "is_review"]
 
@@ -119,7 +121,7 @@ class Review:
         _check("decision", decision, (*DECISIONS, UNDO))
         _check("kind", kind, KINDS)
         made = Decision(head, relation, tail, decision, kind, _stamp(time or datetime.now(UTC)))
-        line = _line(made)
+        line = _to_line(made)
         with self._turn:
             self._refresh()  # first: a file of something else is refused
             try:
@@ -133,16 +135,12 @@ class Review:
 
     def tsv(self) -> str:
         """What is decided now as a file of the same form, oldest first."""
-        lines = [HEADER, *(_line(each) for each in reversed(self.decisions))]
+        lines = [HEADER, *(_to_line(each) for each in reversed(self.decisions))]
         return "".join(line.decode() + "\n" for line in lines)
-
-    def write_tsv(self, path: str | Path) -> None:
-        """Write what `tsv` gives."""
-        Path(path).write_text(self.tsv(), encoding="utf-8", newline="")
 
     def _append(self, line: bytes) -> None:
         new = not self.path.exists()
-        with _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, fcntl.LOCK_EX) as handle:
+        with open_locked(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, fcntl.LOCK_EX) as handle:
             end = os.fstat(handle).st_size
             torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # its writer was killed
             header = b"" if end else HEADER + b"\n"
@@ -154,13 +152,12 @@ class Review:
                     os.ftruncate(handle, end)
                 raise
         if new:
-            with _opened(self.path.parent, os.O_RDONLY) as folder:
-                os.fsync(folder)
+            sync(self.path.parent)
 
     def _refresh(self) -> None:
         """Mutates: take in what was appended since the last look, by whomever."""
         try:
-            with _opened(self.path, os.O_RDONLY, fcntl.LOCK_SH) as handle:
+            with open_locked(self.path, os.O_RDONLY, fcntl.LOCK_SH) as handle:
                 state = os.fstat(handle)
                 file = state.st_dev, state.st_ino
                 if file != self._file or state.st_size < self._read:  # another file has taken its place
@@ -224,7 +221,7 @@ def _stamp(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _line(made: Decision) -> bytes:
+def _to_line(made: Decision) -> bytes:
     try:
         return "\t".join(_SPECIAL.sub(lambda found: _ESCAPES[found[0]], field) for field in astuple(made)).encode()
     except UnicodeEncodeError as error:
@@ -239,7 +236,7 @@ def _parse(line: bytes) -> Decision:
         raise ValueError("not text in UTF-8") from None
     if len(columns) != len(COLUMNS):
         raise ValueError(f"{len(columns)} columns instead of {len(COLUMNS)}")
-    made = Decision(*(_ESCAPED.sub(_unescaped, column) for column in columns))
+    made = Decision(*(_ESCAPED.sub(_unescape, column) for column in columns))
     for name, given, choices in (("decision", made.decision, (*DECISIONS, UNDO)), ("kind", made.kind, KINDS)):
         if given not in choices:
             raise ValueError(f"no {name} is called {given!r}")
@@ -248,22 +245,10 @@ def _parse(line: bytes) -> Decision:
     return made
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     if found[1] not in _PLAIN:
         raise ValueError(f"no such escape: {found[0]!r}")
     return _PLAIN[found[1]]
-
-
-@contextlib.contextmanager
-def _opened(path: Path, flags: int, lock: int | None = None) -> Iterator[int]:
-    handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
-    try:
-        if lock is not None:
-            with contextlib.suppress(OSError):  # some network disks cannot lock
-                fcntl.flock(handle, lock)
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def _write(handle: int, content: bytes) -> None:

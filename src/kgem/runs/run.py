@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -31,8 +30,9 @@ from kgem.answer.artifact import graph_documents, graph_tensors, read_graph, wri
 from kgem.answer.model import Model, load
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
-from kgem.files.checkpoints import Checkpoints, RunLock
-from kgem.files.folders import remove_folder
+from kgem.files.atomic import remove_folder, write_file
+from kgem.files.checkpoints import Checkpoints
+from kgem.files.locks import RunLock
 from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
 from kgem.runs.fitting import Prepared, finish, start_fit
 from kgem.runs.tensorboard import TensorBoard, numbers_of
@@ -395,15 +395,9 @@ def _line(record: Mapping[str, Any]) -> str:
 
 def _write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    new = path.with_name(f".{path.name}.kgem-tmp")
     try:
-        with new.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        with write_file(path) as file:
+            file.write(text.encode())
     except OSError as error:
-        with suppress(OSError):
-            new.unlink()
         remedy = "make room on the disk, or check the folder's permissions"
         raise ArtifactError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy) from error

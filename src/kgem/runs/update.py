@@ -14,8 +14,9 @@ import polars as pl
 from kgem.answer.artifact import find_model
 from kgem.answer.model import Model
 from kgem.config import Config
-from kgem.data.dataset import COLUMNS, SPLITS, Dataset
+from kgem.data.dataset import SPLITS, Dataset
 from kgem.data.growth import Changes, grow
+from kgem.data.options import FACT, ReadOptions
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
@@ -34,14 +35,6 @@ __all__ = ["Delta", "PlannedUpdate", "new_folder", "plan_update", "read_delta", 
 
 # Lengths of the two phases: new rows are learned by then, and old ones have not drifted far.
 EM_EPOCHS, RETRAIN_EPOCHS = 10, 15
-READING: Mapping[str, Any] = {  # of kgem.data.triples.read_triples
-    "format": None,
-    "header": False,
-    "columns": None,
-    "extra": None,
-    "literals": "drop",
-    "skip_bad": False,
-}
 _FIXED = re.compile(r"model\..*|dtype")  # settings that tables are made of
 
 
@@ -81,31 +74,28 @@ def update(
     Dataset.load for both. Facts are for training unless they come with splits. Overrides are settings as of `fit`; by
     default EM takes 10 epochs and re-training 15. The model that is given does not change.
     """
-    planned = plan_update(model, read_delta(facts, remove, reading), overrides)
+    planned = plan_update(model, read_delta(facts, remove, ReadOptions.from_dict(reading or {})), overrides)
     return fit_in_memory(planned.prepared, planned.config, progress)
 
 
-def read_delta(facts: Any, remove: Any = None, reading: Mapping[str, Any] | None = None) -> Delta:
+def read_delta(facts: Any, remove: Any = None, options: ReadOptions | None = None) -> Delta:
     """What a user wants to add and to remove; both may be files, folders, names, frames, and facts a review."""
-    options = {**READING, **(reading or {})}
-    unknown = sorted(set(options) - set(READING))
-    if unknown:
-        raise ConfigError(f"no reading option is called {unknown[0]!r}", remedy=f"one of {', '.join(READING)}")
+    options = options or ReadOptions()
     if isinstance(facts, str | Path) and str(facts) != "-" and is_review(Path(facts).expanduser()):
         return _with_removals(_from_review(Path(facts).expanduser()), remove, options)
     if facts is None:
         return _with_removals(Delta(), remove, options)
     frames, reports, files = _read(facts, options)
-    columns = {column for frame in frames.values() for column in frame.columns} - set(COLUMNS)
+    columns = {column for frame in frames.values() for column in frame.columns} - set(FACT)
     warnings = tuple(f"the column {column} is not used in training" for column in sorted(columns))
     return _with_removals(Delta(frames, None, reports, files, warnings=warnings), remove, options)
 
 
-def _with_removals(delta: Delta, remove: Any, options: Mapping[str, Any]) -> Delta:
+def _with_removals(delta: Delta, remove: Any, options: ReadOptions) -> Delta:
     if remove is None:
         return delta
     frames, reports, files = _read(remove, options)
-    parts = [frame.select(COLUMNS) for frame in frames.values()]
+    parts = [frame.select(FACT) for frame in frames.values()]
     parts += [] if delta.removed is None else [delta.removed]
     return Delta(
         added=delta.added,
@@ -117,9 +107,7 @@ def _with_removals(delta: Delta, remove: Any, options: Mapping[str, Any]) -> Del
     )
 
 
-def _read(
-    source: Any, options: Mapping[str, Any]
-) -> tuple[dict[str, pl.DataFrame], tuple[ReadReport, ...], dict[str, str]]:
+def _read(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFrame], tuple[ReadReport, ...], dict[str, str]]:
     """Labelled facts by split, how reading went, and the files' hashes."""
     from kgem.data.sources import find, read
 
@@ -144,7 +132,7 @@ def _from_review(path: Path) -> Delta:
         "dropped": len(rejected),
         "without_effect": len(review.decisions) - len(accepted) - len(rejected),
     }
-    schema = dict.fromkeys(COLUMNS, pl.String)
+    schema = dict.fromkeys(FACT, pl.String)
     return Delta(
         added={"train": pl.DataFrame(accepted, schema, orient="row")},
         removed=pl.DataFrame(rejected, schema, orient="row"),

@@ -10,11 +10,12 @@ import polars as pl
 from polars.exceptions import ComputeError
 
 from kgem.data.formats.quoting import NUL_MARK, Page, quoted_page
-from kgem.data.rows import FACT, Intake, Layout, Problem, choose, width_reason, width_remedy
-from kgem.data.streams import Source, writing
+from kgem.data.options import FACT
+from kgem.data.rows import Intake, Layout, Problem, choose, width_reason, width_remedy
+from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
-__all__ = ["decoded", "plain_pages", "read_csv", "read_tsv", "write_csv", "write_tsv"]
+__all__ = ["decode_rows", "plain_pages", "read_csv", "read_tsv", "write_csv", "write_tsv"]
 
 BLOCK = 1 << 24  # bytes taken in at a time
 LONGEST = 1 << 24  # bytes of one row; more is not a table of facts, and bounds the memory
@@ -37,7 +38,7 @@ def write_tsv(frame: pl.DataFrame, target: Path) -> None:
     """Labels as they are; a label with a tab or a line break is an error, for TSV cannot hold it."""
     for column in frame.columns:
         _refuse(frame, column, target)
-    with writing(target) as stream:
+    with write_to(target) as stream:
         if frame["head"][0].startswith("\ufeff"):
             stream.write(BOM)  # a reader takes the first one away
         frame.write_csv(stream, include_header=False, separator="\t", quote_style="never", null_value="")
@@ -45,7 +46,7 @@ def write_tsv(frame: pl.DataFrame, target: Path) -> None:
 
 def write_csv(frame: pl.DataFrame, target: Path) -> None:
     """Every field in quotes: nothing in a label can be taken for anything else."""
-    with writing(target) as stream:
+    with write_to(target) as stream:
         frame.with_columns(pl.all().fill_null("")).write_csv(stream, include_header=False, quote_style="always")
 
 
@@ -122,17 +123,17 @@ def _layout(page: Page, intake: Intake, separator: str) -> Layout:
     if isinstance(first, Problem):
         raise intake.error(first, may_skip=False)
     names = first if options.has_header else None
-    return choose(len(first), names, options, f"{intake.source}:{page.line(0)}")
+    return choose(len(first), names, intake, f"{intake.source}:{page.line(0)}")
 
 
 def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:
     """Split, check and hand over all rows of a page at once."""
-    text = decoded(page.rows)
+    text = decode_rows(page.rows)
     if page.has_cr:
         text = text.str.strip_suffix("\r")
     fields = text.str.split_exact("\0" if page.quoted else separator, layout.width).struct.unnest()
     if page.quoted:
-        fields = fields.with_columns(_unquoted(column) for column in fields.columns)
+        fields = fields.with_columns(_unquote(column) for column in fields.columns)
     chosen = [f"field_{place}" for place in layout.places]
     right_width = pl.col(f"field_{layout.width - 1}").is_not_null() & pl.col(f"field_{layout.width}").is_null()
     not_empty = pl.all_horizontal(pl.col(column) != "" for column in chosen[: len(FACT)])
@@ -147,7 +148,7 @@ def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:
     intake.keep(fields.select(pl.col(c).alias(n) for c, n in zip(chosen, layout.names, strict=True)))
 
 
-def decoded(rows: list[bytes]) -> pl.Series:
+def decode_rows(rows: list[bytes]) -> pl.Series:
     """Text, null where the bytes are not UTF-8."""
     try:
         return pl.Series("row", rows, dtype=pl.Binary).cast(pl.String)
@@ -162,7 +163,7 @@ def _decode(row: bytes) -> str | None:
         return None
 
 
-def _unquoted(column: str) -> pl.Expr:
+def _unquote(column: str) -> pl.Expr:
     field = pl.col(column)
     inner = field.str.strip_prefix('"').str.strip_suffix('"').str.replace_all('""', '"', literal=True)
     return pl.when(field.str.starts_with('"')).then(inner).otherwise(field)

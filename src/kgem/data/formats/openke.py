@@ -6,9 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
-from kgem.data.formats.delimited import decoded, plain_pages
-from kgem.data.rows import FACT, Intake, Options, Problem
-from kgem.data.streams import CODECS, Source, split_suffix, writing
+from kgem.data.formats.delimited import decode_rows, plain_pages
+from kgem.data.options import FACT, SPLITS, ReadOptions
+from kgem.data.rows import Intake, Problem
+from kgem.data.streams import CODECS, Source, split_suffix, write_to
 from kgem.errors import TriplesError
 
 __all__ = ["holds_openke", "read_openke", "write_openke"]
@@ -21,10 +22,10 @@ _BY_BLANK = r"^(?<label>.*?) +(?<id>\d{1,10}) *$"
 
 def holds_openke(folder: Path) -> bool:
     """Whether the folder has at least one of OpenKE's files of facts."""
-    return any(_member(folder, f"{split}2id.txt") for split in ("train", "valid", "test"))
+    return any(_find_member(folder, f"{split}2id.txt") for split in SPLITS)
 
 
-def _member(folder: Path, name: str) -> Path | None:
+def _find_member(folder: Path, name: str) -> Path | None:
     candidates = (folder / f"{name}{suffix}" for suffix in ("", *CODECS))
     return next((path for path in candidates if path.is_file()), None)
 
@@ -38,8 +39,8 @@ def read_openke(source: Source, intake: Intake) -> None:
     if intake.options.extra or intake.options.columns or intake.options.header:
         what = "OpenKE's folders have neither header, nor a choice of columns, nor an extra one"
         raise TriplesError(what, where=source.name, remedy="leave out header, columns and extra")
-    entities, relations = _vocabulary(folder, "entity"), _vocabulary(folder, "relation")
-    path = _need(folder, f"{intake.options.split}2id.txt")
+    entities, relations = _read_vocabulary(folder, "entity"), _read_vocabulary(folder, "relation")
+    path = _need(folder, f"{intake.split}2id.txt")
     intake.source = str(path)
     ids, lines = _facts(path, intake)
     joined = (
@@ -54,7 +55,7 @@ def read_openke(source: Source, intake: Intake) -> None:
 
 
 def _need(folder: Path, name: str) -> Path:
-    path = _member(folder, name)
+    path = _find_member(folder, name)
     if path is None:
         remedy = "an OpenKE folder has train2id.txt, entity2id.txt and relation2id.txt"
         raise TriplesError(f"the folder has no {name}", where=str(folder), remedy=remedy)
@@ -65,7 +66,7 @@ def _lines(path: Path, intake: Intake) -> pl.Series:
     """All lines but the count on the first, which must be true; null where not UTF-8."""
     with Source.of(path).open() as stream:
         rows = [row for page in plain_pages(stream, intake) for row in page.rows]
-    text = decoded(rows).str.strip_suffix("\r")
+    text = decode_rows(rows).str.strip_suffix("\r")
     count = text[0] if len(text) else None
     if count is None or not count.strip().isdecimal():
         what, remedy = "the first line must be the number of rows", "OpenKE's files begin with a count"
@@ -100,10 +101,10 @@ def _problem(lines: pl.Series, joined: pl.DataFrame, row: int) -> Problem:
     )
 
 
-def _vocabulary(folder: Path, kind: str) -> pl.DataFrame:
+def _read_vocabulary(folder: Path, kind: str) -> pl.DataFrame:
     """The columns id and label of entity2id.txt or relation2id.txt; every fault in it is an error."""
     path = _need(folder, f"{kind}2id.txt")
-    text = _lines(path, Intake(str(path), Options()))
+    text = _lines(path, Intake(str(path), ReadOptions()))
     found = pl.DataFrame({"text": text}).select(
         pl.coalesce(
             pl.col("text").str.extract_groups(pattern).struct.field(field) for pattern in (_BY_TAB, _BY_BLANK)
@@ -136,8 +137,8 @@ def write_openke(frame: pl.DataFrame, target: Path, split: str = "train") -> Non
     except OSError as error:
         remedy = "give another folder"
         raise TriplesError(f"cannot be made: {error.strerror}", where=str(folder), remedy=remedy) from error
-    entities = _extended(folder, "entity", pl.concat([frame["head"], frame["tail"]]))
-    relations = _extended(folder, "relation", frame["relation"])
+    entities = _extend_vocabulary(folder, "entity", pl.concat([frame["head"], frame["tail"]]))
+    relations = _extend_vocabulary(folder, "relation", frame["relation"])
     ids = frame.select(
         pl.col("head").replace_strict(entities["label"], entities["id"], return_dtype=pl.Int64),
         pl.col("tail").replace_strict(entities["label"], entities["id"], return_dtype=pl.Int64),
@@ -149,22 +150,22 @@ def write_openke(frame: pl.DataFrame, target: Path, split: str = "train") -> Non
     _write_counted(ids, folder / f"{split}2id.txt{suffix}", " ")
 
 
-def _extended(folder: Path, kind: str, labels: pl.Series) -> pl.DataFrame:
+def _extend_vocabulary(folder: Path, kind: str, labels: pl.Series) -> pl.DataFrame:
     labels = labels.unique(maintain_order=True)
     broken = labels.str.contains(r"[\n\r]").arg_true()
     if len(broken):
         what = f"a label has a line break: {labels[int(broken[0])]!r}"
         remedy = "OpenKE's format cannot hold it: write CSV or Parquet instead"
         raise TriplesError(what, where=str(folder), remedy=remedy)
-    if _member(folder, f"{kind}2id.txt") is None:
+    if _find_member(folder, f"{kind}2id.txt") is None:
         return pl.DataFrame({"label": labels, "id": pl.int_range(len(labels), eager=True)})
-    known = _vocabulary(folder, kind)
+    known = _read_vocabulary(folder, kind)
     added = labels.filter(~labels.is_in(known["label"].implode()))
     start = int(known.select(pl.col("id").max()).item() or 0) + 1 if len(known) else 0
     return pl.concat([known, pl.DataFrame({"label": added, "id": pl.int_range(start, start + len(added), eager=True)})])
 
 
 def _write_counted(frame: pl.DataFrame, path: Path, separator: str) -> None:
-    with writing(path) as stream:
+    with write_to(path) as stream:
         stream.write(f"{len(frame)}\n".encode())
         frame.write_csv(stream, include_header=False, separator=separator, quote_style="never")

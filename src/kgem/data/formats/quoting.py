@@ -61,7 +61,7 @@ def quoted_page(text: bytes, first_line: int, final: bool, give_up: bool = False
     `give_up` takes a quote that the first row opened and did not close so far as a stray one.
     """
     quotes = np.flatnonzero(_bytes(text) == ord('"'))
-    if _well_quoted(text, quotes) and not ((final or give_up) and len(quotes) % 2):
+    if _is_well_quoted(text, quotes) and not ((final or give_up) and len(quotes) % 2):
         end = len(text) if final else _last_row_end(text, quotes)
         return _cut(text[:end], quotes[quotes < end], first_line, {}), end
     repaired, stray, end = _repair(text, final, give_up)
@@ -73,7 +73,7 @@ def _bytes(text: bytes) -> npt.NDArray[np.uint8]:
     return np.frombuffer(text, dtype=np.uint8)
 
 
-def _well_quoted(text: bytes, quotes: Positions) -> bool:
+def _is_well_quoted(text: bytes, quotes: Positions) -> bool:
     """Every other quote opens a field, or doubles the quote before it; the others close one, or are doubled."""
     padded = np.concatenate([_bytes(b"\n"), _bytes(text), _bytes(b"\n\n")])
     before = padded[quotes[0::2]]

@@ -18,8 +18,9 @@ import pyoxigraph as ox
 from kgem.data.formats.delimited import BOM, plain_pages
 from kgem.data.formats.quoting import Page
 from kgem.data.formats.terms import BASE, Labels, decode, entity, graph, literal, relation
-from kgem.data.rows import FACT, Intake, Problem
-from kgem.data.streams import Source, writing
+from kgem.data.options import FACT
+from kgem.data.rows import Intake, Problem
+from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
 __all__ = ["read_nq", "read_nt", "read_rdf", "read_ttl", "write_nq", "write_nt", "write_rdf", "write_ttl"]
@@ -79,7 +80,7 @@ def _remedy(reason: str) -> str:
     return "correct the statement"
 
 
-def _no_columns(intake: Intake, allow_extra: bool = False) -> None:
+def _refuse_columns(intake: Intake, allow_extra: bool = False) -> None:
     options = intake.options
     if options.header or options.columns or (options.extra and not allow_extra):
         what = "RDF has neither header, nor a choice of columns" + ("" if allow_extra else ", nor an extra one")
@@ -88,13 +89,13 @@ def _no_columns(intake: Intake, allow_extra: bool = False) -> None:
 
 def read_nt(source: Source, intake: Intake) -> None:
     """N-Triples: one statement a line."""
-    _no_columns(intake)
+    _refuse_columns(intake)
     _read_lines(source, intake, ox.RdfFormat.N_TRIPLES)
 
 
 def read_nq(source: Source, intake: Intake) -> None:
     """N-Quads: one statement a line, with the extra column for its graph ('' for the default graph)."""
-    _no_columns(intake, allow_extra=True)
+    _refuse_columns(intake, allow_extra=True)
     _read_lines(source, intake, ox.RdfFormat.N_QUADS)
 
 
@@ -190,7 +191,7 @@ class _CheckedXml(_Pieces):
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(stream, b">")
         self._xml = expat.ParserCreate()
-        self._xml.EntityDeclHandler = self._declared
+        self._xml.EntityDeclHandler = self._measure_entity
         self._lengths: dict[str, int] = {}  # of what an entity stands for
         self.empty = True
 
@@ -202,7 +203,7 @@ class _CheckedXml(_Pieces):
             self._xml.Parse(piece, not piece)
         return piece
 
-    def _declared(self, name: str, is_parameter: bool, value: str | None, *_: str | None) -> None:
+    def _measure_entity(self, name: str, is_parameter: bool, value: str | None, *_: str | None) -> None:
         """An entity may be made of others that are made of others: a few lines can stand for more than memory holds."""
         inner = _REFERENCE.findall(value or "")
         self._lengths[name] = len(value or "") + sum(self._lengths.get(each, 0) for each in inner)
@@ -212,7 +213,7 @@ class _CheckedXml(_Pieces):
 
 def read_ttl(source: Source, intake: Intake) -> None:
     """Turtle."""
-    _no_columns(intake)
+    _refuse_columns(intake)
     with source.open() as stream:
         pieces = _Pieces(stream, b"\n")
         _read_stream(pieces, intake, ox.RdfFormat.TURTLE)
@@ -220,7 +221,7 @@ def read_ttl(source: Source, intake: Intake) -> None:
 
 def read_rdf(source: Source, intake: Intake) -> None:
     """RDF/XML."""
-    _no_columns(intake)
+    _refuse_columns(intake)
     with source.open() as stream:
         pieces = _CheckedXml(stream)
         try:
@@ -290,5 +291,5 @@ def _write(frame: pl.DataFrame, target: Path, form: Any, literals: bool) -> None
         quads = (ox.Quad(entities[h], relations[r], objects[t], graphs[g]) for h, r, t, g in rows)
     else:
         quads = (ox.Quad(entities[h], relations[r], objects[t]) for h, r, t in rows)
-    with writing(target) as stream:
+    with write_to(target) as stream:
         ox.serialize(quads, output=stream, format=form)

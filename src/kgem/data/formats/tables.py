@@ -10,8 +10,9 @@ import numpy.typing as npt
 import polars as pl
 
 from kgem.data.formats import parquet
-from kgem.data.rows import FACT, Intake, Problem, choose
-from kgem.data.streams import Source, writing
+from kgem.data.options import FACT
+from kgem.data.rows import Intake, Problem, choose
+from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
 __all__ = ["is_table", "read_parquet", "read_table", "write_parquet"]
@@ -31,7 +32,7 @@ def read_parquet(source: Source, intake: Intake) -> None:
 
 def write_parquet(frame: pl.DataFrame, target: Path) -> None:
     """One file, columns by name."""
-    with writing(target) as stream:
+    with write_to(target) as stream:
         frame.write_parquet(stream)
 
 
@@ -92,7 +93,7 @@ def _not_text(why: object, intake: Intake) -> TriplesError:
 
 def _take(table: pl.DataFrame, names: list[str] | None, intake: Intake) -> None:
     """Choose the columns, make them text, and hand over the rows whose labels are there."""
-    layout = choose(table.width, names, intake.options, intake.source)
+    layout = choose(table.width, names, intake, intake.source)
     wanted = zip(layout.names, layout.places, strict=True)
     frame = pl.DataFrame([_text(table.to_series(place), name, intake) for name, place in wanted])
     labels = pl.col(FACT)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgem.data.streams import writing
+from kgem.data.streams import write_to
 from kgem.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     target = Path(path)
     content = _render(figure, figure_format(target))
     try:
-        with writing(target) as file:
+        with write_to(target) as file:
             file.write(content)
     except InputError as error:
         raise InputError(error.what, where=error.where, remedy=error.remedy) from error

@@ -1,7 +1,8 @@
-"""Replaces a folder as a whole: whenever the writer is killed, whoever looks finds the old one or the new one.
+"""Replaces a file or a folder as a whole: whenever the writer is killed, there is the old one or the new one.
 
-The new folder is filled under a hidden name beside its place. The old one steps aside to another hidden name, the new
-one is renamed into place, the old one goes. `locate` and the next writer know what to do about each moment in between.
+A new file is written under a hidden name beside its place and renamed. A new folder is filled likewise; the old one
+steps aside to another hidden name, the new one is renamed into place, the old one goes. `locate` and the next writer
+know what to do about each moment in between. Errors are the system's own (OSError): the caller words them.
 """
 
 from __future__ import annotations
@@ -13,16 +14,35 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
-__all__ = ["clear_leftovers", "folders_in", "locate", "remove_folder", "replacing"]
+from kgem.files.locks import open_locked
+
+__all__ = ["clear_leftovers", "folders_in", "locate", "remove_folder", "replace_folder", "sync", "write_file"]
 
 OLD, TEMPORARY = "kgem-old", "kgem-tmp"  # stepped aside, still good; not yet whole or no longer wanted
 _ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<role>{OLD}|{TEMPORARY})")
 
 
 @contextlib.contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill with files that are on disk; it takes the place of `folder` if all goes well."""
+def write_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary stream whose content becomes the file, in place of the one that may be there, if all goes well."""
+    new = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.{TEMPORARY}")
+    try:
+        with new.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        sync(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
+
+
+@contextlib.contextmanager
+def replace_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill with files; it takes the place of `folder` if all goes well."""
     place = _place(folder)
     place.parent.mkdir(parents=True, exist_ok=True)
     with _sole_writer(place.parent) as parent:
@@ -31,14 +51,23 @@ def replacing(folder: Path) -> Iterator[Path]:
         try:
             new.mkdir()
             yield new
-            with _opened(new) as handle:
-                os.fsync(handle)
+            for path in (*new.iterdir(), new):
+                sync(path)
             if place.exists():
                 place.rename(_aside(place, OLD))
             new.rename(place)
             os.fsync(parent)
         finally:
             _recover(place)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def locate(folder: Path) -> tuple[Path, int] | None:
@@ -95,19 +124,6 @@ def _recover(place: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _sole_writer(parent: Path) -> Iterator[int]:
-    """The folder, open and locked against other writers; the system unlocks it when a process dies."""
-    with _opened(parent) as handle:
-        with contextlib.suppress(OSError):  # some network disks cannot lock folders
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+def _sole_writer(parent: Path) -> contextlib.AbstractContextManager[int]:
+    """The folder, open and locked against other writers."""
+    return open_locked(parent, os.O_RDONLY, fcntl.LOCK_EX)
