@@ -28,7 +28,7 @@ from kgem.runs.fitting import fit, settings
 from kgem.runs.update import new_folder, plan_update, read_given, same_questions, update
 from kgem.answer.model import Model
 from kgem.report.history import read_history
-from kgem.report.report import report_html
+from kgem.report.report import render_report
 from kgem.runs.review import Review
 from kgem.runs.run import Run, origin_of, read_log
 from obvious import random_graph
@@ -252,7 +252,7 @@ def test_a_run_has_everything_and_comes_to_what_the_library_does(model: Model, w
     with Run.open(whole) as run:
         found = run.model()
         assert found is not None and found.provenance["update"]["changes"]["new_relations"] == 1
-    page = report_html(found, read_history(whole))
+    page = render_report(found, read_history(whole))
     assert "kgem update" in page and "went on from an earlier one" in page
 
 

@@ -1,4 +1,4 @@
-"""The chapters of a report on a run, each a function to HTML."""
+"""The sections of a report on a run, each a function to HTML."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
 
 def render_strengths(model: Fitted) -> str:
     data = model.data
-    entities, relations = (lam.detach().cpu().double().numpy() for lam in model.learned)
+    entities = model.strengths.entities.array
     fit = figures.fit_strengths(entities, data.entity_counts)
     about = (
         "Each entity and relation has a regulariser strength of its own, learned by variational EM instead of searched "
@@ -163,17 +163,20 @@ def render_strengths(model: Fitted) -> str:
     def rows(places: Sequence[int]) -> list[list[str]]:
         return [[esc(data.entities[i]), f"{entities[i]:.3g}", f"{data.entity_counts[i]:,}"] for i in places]
 
+    def draw(kind: str, what: str) -> str:
+        return picture(
+            figures.draw_strengths(model, kind), kind, f"Learned strength of each {what} against its frequency"
+        )
+
     columns = ["entity", "strength", "facts"]
-    drawn = figures.strengths_figure(entities, data.entity_counts, data.entities.labels)
-    related = figures.strengths_figure(relations, data.relation_counts, data.relations.labels, what="relation")
     return (
         note(about)
-        + picture(drawn, "entities", "Learned strength of each entity against its frequency")
+        + draw("entities", "entity")
         + pair(
             card("<h3>Most regularised</h3>", table(columns, rows(order[:SYMBOLS].tolist()))),
             card("<h3>Least regularised</h3>", table(columns, rows(order[::-1][:SYMBOLS].tolist()))),
         )
-        + picture(related, "relations", "Learned strength of each relation against its frequency")
+        + draw("relations", "relation")
     )
 
 
