@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kgem.answer.fitted import MODES, Fitted
+from kgem.answer.fitted import MODES
+from kgem.answer.model import Model
 from kgem.answer.predict import MEANING, Answer
 from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
@@ -36,7 +37,7 @@ RELATIONS = 25  # in the table of relations
 SYMBOLS = 8  # most and least regularised
 
 
-def render_headline(model: Fitted, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
+def render_headline(model: Model, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
     seconds, epochs = model.provenance.get("seconds"), model.provenance.get("epochs")
     spent = sum(epochs.values()) if isinstance(epochs, Mapping) else 0
     overall = evaluation.overall
@@ -91,7 +92,7 @@ def _render_metrics(name: str, groups: Mapping[str, Metrics]) -> str:
     return table([name, *METRICS], rows, wide=(3, 5, 6))
 
 
-def render_quality(model: Fitted, evaluation: Evaluation, split: str, chosen: str) -> str:
+def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str) -> str:
     about = (
         f"Each {split} fact is asked twice, for its tail and for its head. Its entity is ranked among all "
         f"{model.data.n_entities:,}, without the other known answers; ties count against the model."
@@ -148,7 +149,7 @@ def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
     )
 
 
-def render_strengths(model: Fitted) -> str:
+def render_strengths(model: Model) -> str:
     data = model.data
     entities = model.strengths.entities.array
     fit = figures.fit_strengths(entities, data.entity_counts)
@@ -180,7 +181,7 @@ def render_strengths(model: Fitted) -> str:
     )
 
 
-def render_learning(model: Fitted, history: RunHistory) -> str:
+def render_learning(model: Model, history: RunHistory) -> str:
     if not history.records:
         return note("There is no log of this fit beside the model.")
     curves = figures.learning_curves(history.records)
@@ -204,7 +205,7 @@ def render_learning(model: Fitted, history: RunHistory) -> str:
     return "".join(parts)
 
 
-def render_graph(model: Fitted) -> str:
+def render_graph(model: Model) -> str:
     data = model.data
     sizes = [f"{len(data.split(split)):,}" for split in SPLITS]
     rows = [[f"{data.n_entities:,}", f"{data.n_relations:,}", *sizes]]
@@ -216,7 +217,7 @@ def render_graph(model: Fitted) -> str:
     )
 
 
-def _render_update(model: Fitted) -> str:
+def _render_update(model: Model) -> str:
     """What the graph grew by, and from which run; nothing for a run that began from nothing."""
     document = model.provenance.get("update")
     if not document:
@@ -232,7 +233,7 @@ def _render_update(model: Fitted) -> str:
     return details("What this run went on from", table(["", ""], rows, left=2))
 
 
-def render_repetition(model: Fitted, history: RunHistory) -> str:
+def render_repetition(model: Model, history: RunHistory) -> str:
     data = model.data
     known = data.name in CATALOG  # else the name tells a file's name, not where it is
     command = f"kgem fit {data.name if known else 'GRAPH'} --config config.toml --out runs/again"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from kgem.answer.fitted import Fitted
+    from kgem.answer.model import Model
 
 __all__ = ["ProportionalFit", "draw_strengths", "fit_strengths", "strengths_figure"]
 
@@ -87,7 +87,7 @@ def strengths_figure(
         return figure
 
 
-def draw_strengths(model: Fitted, kind: str) -> Figure:
+def draw_strengths(model: Model, kind: str) -> Figure:
     """Fig. 3 of a model's entities, or of its relations and their reciprocals."""
     data = model.data
     if kind == "entities":
