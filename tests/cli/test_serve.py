@@ -292,9 +292,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the server is started with; it ends at once."""
     found: dict[str, Any] = {}
 
-    def answer(explorer: Any, listening: socket.socket, *, started: Callable[[str], None], **more: Any) -> None:
+    def answer(explorer: Any, listening: socket.socket, *, on_start: Callable[[str], None], **more: Any) -> None:
         found.update(more, bound=listening.getsockname()[0])
-        started("http://127.0.0.1:5/")
+        on_start("http://127.0.0.1:5/")
 
     monkeypatch.setattr("kgem.serve.server.answer", answer)
     return found

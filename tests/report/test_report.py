@@ -18,7 +18,7 @@ from kgem.report.examples import draw_examples
 from kgem.report.formatting import percent
 from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import esc
-from kgem.report.report import check_target, default_target, report_html, write_report
+from kgem.report.report import check_target, default_target, render_report, write_report
 from kgem.settings import to_toml
 from small_models import random_model
 
@@ -65,12 +65,12 @@ def hostile_model() -> Model:
 @pytest.fixture(scope="module")
 def plain_page() -> tuple[Model, str]:
     model = random_model(dtype="float32")
-    return model, report_html(model, RunHistory(records=LOG, versions={"kgem": "9"}, hashes={"a.json": "0" * 64}))
+    return model, render_report(model, RunHistory(records=LOG, versions={"kgem": "9"}, hashes={"a.json": "0" * 64}))
 
 
 @pytest.fixture(scope="module")
 def hostile_page() -> str:
-    return report_html(hostile_model(), RunHistory(records=LOG))
+    return render_report(hostile_model(), RunHistory(records=LOG))
 
 
 @pytest.mark.parametrize("which", ["plain", "hostile"])
@@ -130,7 +130,7 @@ def test_a_graph_without_test_or_validation_facts_has_a_report_too() -> None:
     whole = random_model().data
     for valid in (whole.valid, whole.valid[:0]):
         data = Dataset("g", whole.entities, whole.relations, whole.train, valid, whole.test[:0])
-        text = report_html(random_model(data, validation={}, temperatures={}, provenance={}))
+        text = render_report(random_model(data, validation={}, temperatures={}, provenance={}))
         assert 'id="curves-' not in text and f"filtered, {'valid' if len(valid) else 'train'}" in text
 
 

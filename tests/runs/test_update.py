@@ -26,7 +26,7 @@ from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
 from kgem.model.generate import generate
 from kgem.report.history import read_history
-from kgem.report.report import report_html
+from kgem.report.report import render_report
 from kgem.runs.configure import configure
 from kgem.runs.fitting import fit
 from kgem.runs.review import Review
@@ -248,7 +248,7 @@ def test_a_run_has_everything_and_comes_to_what_the_library_does(model: Model, w
     with Run.open(whole) as run:
         found = run.model()
         assert found is not None and found.provenance["update"]["changes"]["new_relations"] == 1
-    page = report_html(found, read_history(whole))
+    page = render_report(found, read_history(whole))
     assert "kgem update" in page and "went on from an earlier one" in page
 
 

@@ -113,9 +113,7 @@ def predict(
             heading(_write_question(prediction), space=place > 0),
             _tabulate_answers(prediction) if prediction else "no answer",
         )
-    kinds = dict.fromkeys(prediction.asked for prediction in predictions)
-    for kind in kinds:
-        meaning = next(prediction.meaning for prediction in predictions if prediction.asked == kind)
+    for meaning in dict.fromkeys(prediction.meaning for prediction in predictions):
         say(paragraph(f"probability: {meaning}"))
     say(paragraph(_explain_probability(model, mode)))
 

@@ -44,12 +44,12 @@ def serve(
         for problem in explorer.review.problems:
             say(f"warning: {plain(problem)}")
 
-        def started(address: str) -> None:
+        def announce(address: str) -> None:
             say(f"{plain(model.data.name)} is at {address} (Ctrl-C stops it)")
             if open_page:
                 _open(address)
 
-        answer(explorer, listening, names=(host,), remote=allow_remote, started=started)
+        answer(explorer, listening, names=(host,), remote=allow_remote, on_start=announce)
     say("stopped")
 
 

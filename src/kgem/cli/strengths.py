@@ -52,23 +52,15 @@ def strengths(
     kinds = [of] if of else list(KindChoice)
     groups = {kind.value: _list_symbols(model, kind) for kind in kinds}
     if figure is not None:
-        save_figure(_draw(model, kinds[0]), figure)
+        from kgem.report.figures import draw_strengths
+
+        save_figure(draw_strengths(model, kinds[0]), figure)
     if not destination.is_table:
         every = [row for rows, _ in groups.values() for row in rows]
         destination.write({kind: {**fit, "symbols": rows} for kind, (rows, fit) in groups.items()}, every, COLUMNS)
         return
     for place, (kind, (rows, fit)) in enumerate(groups.items()):
         _emit_tables(kind, rows, fit, top, place > 0)
-
-
-def _draw(model: Model, kind: KindChoice) -> Any:
-    from kgem.report.figures import strengths_figure
-
-    data, learned = model.data, model.learned
-    if kind == KindChoice.entities:
-        return strengths_figure(learned.entities.cpu().double().numpy(), data.entity_counts, data.entities.labels)
-    strengths = learned.relations.cpu().double().numpy()
-    return strengths_figure(strengths, data.relation_counts, data.relations.labels, what="relation")
 
 
 def _list_symbols(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kgem.answer.fitted import Fitted
+from kgem.answer.model import Model
 from kgem.evaluate.calibration import Calibration, measure
 
 __all__ = ["ENOUGH_FACTS", "measure_calibration"]
@@ -12,7 +12,7 @@ __all__ = ["ENOUGH_FACTS", "measure_calibration"]
 ENOUGH_FACTS = 10_000  # for a curve that nobody could tell from that of all
 
 
-def measure_calibration(model: Fitted, split: str, mode: str, *, most: int | None = None) -> Calibration:
+def measure_calibration(model: Model, split: str, mode: str, *, most: int | None = None) -> Calibration:
     """Calibration on the facts of a split from both sides, or on at most so many of them, drawn at random."""
     data = model.data
     facts = data.reciprocal(data.split(split))

@@ -21,7 +21,7 @@ class Example:
     """A held-out fact, asked for its tail."""
 
     prediction: Prediction
-    answers: list[Answer]  # without those that training or validation told
+    answers: list[Answer]  # without those that training or validation has
     tail: str
     rank: int  # filtered
 
@@ -36,9 +36,9 @@ def draw_examples(model: Model, split: str, mode: str) -> Iterator[Example]:
     picked = shuffled[places]
     ranks = rank(model.scorer(mode), picked, data.filter_index).of("pessimistic")
     queries = [Query(data.entities[h], data.relations[r], None) for h, r, _ in picked.tolist()]
-    told = {s for s in ("train", "valid") if s != split}
+    seen = {s for s in ("train", "valid") if s != split}
     for fact, place, prediction in zip(
         picked.tolist(), ranks.tolist(), model.predict_many(queries, top=ASKED, mode=mode), strict=True
     ):
-        answers = [answer for answer in prediction if answer.known not in told][:ANSWERS]
+        answers = [answer for answer in prediction if answer.known not in seen][:ANSWERS]
         yield Example(prediction, answers, data.entities[fact[2]], int(place))

@@ -8,22 +8,13 @@ from pathlib import Path
 from kgem.answer.model import Model, load
 from kgem.data.streams import write_to
 from kgem.errors import InputError
+from kgem.report import sections
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
 from kgem.report.examples import draw_examples
 from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import Section, assemble_page, esc
-from kgem.report.sections import (
-    render_calibration,
-    render_graph,
-    render_headline,
-    render_learning,
-    render_predictions,
-    render_quality,
-    render_repetition,
-    render_strengths,
-)
 
-__all__ = ["check_target", "default_target", "report_html", "write_report"]
+__all__ = ["check_target", "default_target", "render_report", "write_report"]
 
 
 def write_report(
@@ -40,13 +31,13 @@ def write_report(
     """
     run = Path(folder)
     path = target or default_target(run)
-    content = report_html(model or load(run), read_history(run), mode, step=step)
+    content = render_report(model or load(run), read_history(run), mode, step=step)
     with write_to(path) as file:
         file.write(content.encode())
     return path
 
 
-def report_html(
+def render_report(
     model: Model, history: RunHistory | None = None, mode: str = "auto", *, step: Callable[[str], None] | None = None
 ) -> str:
     """The page, self-contained: no script, nothing loaded from anywhere."""
@@ -60,19 +51,19 @@ def report_html(
     tell("predictions")
     examples = list(draw_examples(model, split, chosen))
     tell("figures")
-    sections = [
-        Section("predictions", "Predictions", "What it predicts", render_predictions(examples, split)),
-        Section("quality", "Quality", "How good it is", render_quality(model, evaluation, split, chosen)),
+    parts = [
+        Section("predictions", "Predictions", "What it predicts", sections.render_predictions(examples, split)),
+        Section("quality", "Quality", "How good it is", sections.render_quality(model, evaluation, split, chosen)),
         Section(
             "calibration",
             "Calibration",
             "How far to trust the probabilities",
-            render_calibration(calibration, chosen, split),
+            sections.render_calibration(calibration, chosen, split),
         ),
-        Section("strengths", "Strengths", "What the regularisers learned", render_strengths(model)),
-        Section("learning", "Learning", "How it learned", render_learning(model, history)),
-        Section("graph", "Graph", "The graph", render_graph(model)),
-        Section("repeat", "Repeat", "How to repeat it", render_repetition(model, history)),
+        Section("strengths", "Strengths", "What the regularisers learned", sections.render_strengths(model)),
+        Section("learning", "Learning", "How it learned", sections.render_learning(model, history)),
+        Section("graph", "Graph", "The graph", sections.render_graph(model)),
+        Section("repeat", "Repeat", "How to repeat it", sections.render_repetition(model, history)),
     ]
     settings = model.config.model
     lead = (
@@ -83,8 +74,8 @@ def report_html(
     footer = (
         f"Made by kgem {esc(kgem)}. This page loads nothing and runs no scripts: it can be kept, mailed and printed."
     )
-    headline = render_headline(model, evaluation, calibration, split)
-    return assemble_page(model.data.name, lead, headline, sections, footer)
+    headline = sections.render_headline(model, evaluation, calibration, split)
+    return assemble_page(model.data.name, lead, headline, parts, footer)
 
 
 def default_target(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The chapters of a report on a run, each a function to HTML."""
+"""The sections of a report on a run, each a function to HTML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kgem.answer.fitted import MODES, Fitted
+from kgem.answer.fitted import MODES
+from kgem.answer.model import Model
 from kgem.answer.predict import MEANING, Answer
 from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
@@ -36,7 +37,7 @@ RELATIONS = 25  # in the table of relations
 SYMBOLS = 8  # most and least regularised
 
 
-def render_headline(model: Fitted, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
+def render_headline(model: Model, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
     seconds, epochs = model.provenance.get("seconds"), model.provenance.get("epochs")
     spent = sum(epochs.values()) if isinstance(epochs, Mapping) else 0
     overall = evaluation.overall
@@ -91,7 +92,7 @@ def _render_metrics(name: str, groups: Mapping[str, Metrics]) -> str:
     return table([name, *METRICS], rows, wide=(3, 5, 6))
 
 
-def render_quality(model: Fitted, evaluation: Evaluation, split: str, chosen: str) -> str:
+def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str) -> str:
     about = (
         f"Each {split} fact is asked twice, for its tail and for its head. Its entity is ranked among all "
         f"{model.data.n_entities:,}, without the other known answers; ties count against the model."
@@ -148,9 +149,9 @@ def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
     )
 
 
-def render_strengths(model: Fitted) -> str:
+def render_strengths(model: Model) -> str:
     data = model.data
-    entities, relations = (lam.detach().cpu().double().numpy() for lam in model.learned)
+    entities = model.strengths.entities.array
     fit = figures.fit_strengths(entities, data.entity_counts)
     about = (
         "Each entity and relation has a regulariser strength of its own, learned by variational EM instead of searched "
@@ -163,21 +164,24 @@ def render_strengths(model: Fitted) -> str:
     def rows(places: Sequence[int]) -> list[list[str]]:
         return [[esc(data.entities[i]), f"{entities[i]:.3g}", f"{data.entity_counts[i]:,}"] for i in places]
 
+    def draw(kind: str, what: str) -> str:
+        return picture(
+            figures.draw_strengths(model, kind), kind, f"Learned strength of each {what} against its frequency"
+        )
+
     columns = ["entity", "strength", "facts"]
-    drawn = figures.strengths_figure(entities, data.entity_counts, data.entities.labels)
-    related = figures.strengths_figure(relations, data.relation_counts, data.relations.labels, what="relation")
     return (
         note(about)
-        + picture(drawn, "entities", "Learned strength of each entity against its frequency")
+        + draw("entities", "entity")
         + pair(
             card("<h3>Most regularised</h3>", table(columns, rows(order[:SYMBOLS].tolist()))),
             card("<h3>Least regularised</h3>", table(columns, rows(order[::-1][:SYMBOLS].tolist()))),
         )
-        + picture(related, "relations", "Learned strength of each relation against its frequency")
+        + draw("relations", "relation")
     )
 
 
-def render_learning(model: Fitted, history: RunHistory) -> str:
+def render_learning(model: Model, history: RunHistory) -> str:
     if not history.records:
         return note("There is no log of this fit beside the model.")
     curves = figures.learning_curves(history.records)
@@ -201,7 +205,7 @@ def render_learning(model: Fitted, history: RunHistory) -> str:
     return "".join(parts)
 
 
-def render_graph(model: Fitted) -> str:
+def render_graph(model: Model) -> str:
     data = model.data
     sizes = [f"{len(data.split(split)):,}" for split in SPLITS]
     rows = [[f"{data.n_entities:,}", f"{data.n_relations:,}", *sizes]]
@@ -213,7 +217,7 @@ def render_graph(model: Fitted) -> str:
     )
 
 
-def _render_update(model: Fitted) -> str:
+def _render_update(model: Model) -> str:
     """What the graph grew by, and from which run; nothing for a run that began from nothing."""
     document = model.provenance.get("update")
     if not document:
@@ -229,7 +233,7 @@ def _render_update(model: Fitted) -> str:
     return details("What this run went on from", table(["", ""], rows, left=2))
 
 
-def render_repetition(model: Fitted, history: RunHistory) -> str:
+def render_repetition(model: Model, history: RunHistory) -> str:
     data = model.data
     known = data.name in CATALOG  # else the name tells a file's name, not where it is
     command = f"kgem fit {data.name if known else 'GRAPH'} --config config.toml --out runs/again"

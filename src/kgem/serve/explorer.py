@@ -63,7 +63,9 @@ class Explorer:
             for query in good_questions(model, EXAMPLES)
         ]
         self._predict: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_prediction)
-        self._view: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_view)
+        self._view: Callable[..., Document] = lru_cache(REMEMBERED)(
+            lambda label, limit: entity_view(model, label, facts=limit).to_dict()
+        )
         self._strengths: Callable[[int], Document] = lru_cache(4)(self._compute_strengths)
         _ = data.filter_index, model.split_indexes, model.samples, model.strengths, model.loops  # before anybody waits
 
@@ -125,9 +127,6 @@ class Explorer:
         self._check_labels(label)
         return self._view(label, limit)
 
-    def _compute_view(self, label: str, limit: int) -> Document:
-        return entity_view(self.model, label, facts=limit).to_dict()
-
     def similar(self, entity: str, top: int, mode: str) -> Document:
         """The entities that are most like one."""
         self._check_labels(entity)
@@ -144,10 +143,10 @@ class Explorer:
             "entities": (data.entities, data.entity_counts, strengths.entities.array),
             "relations": (data.relations, data.relation_counts, strengths.relations.array),
         }
-        fits = {
-            kind: {"constant": fit.c, "scale": fit.scale, "slope": fit.slope}
-            for kind, fit in ((kind, fit_strengths(lam, counts)) for kind, (_, counts, lam) in pairs.items())
-        }
+        fits = {}
+        for kind, (_, counts, lam) in pairs.items():
+            fit = fit_strengths(lam, counts)
+            fits[kind] = {"constant": fit.c, "scale": fit.scale, "slope": fit.slope}
         return {
             **{kind: _list_points(*pair, limit) for kind, pair in pairs.items()},
             "total": data.n_entities,
@@ -157,20 +156,11 @@ class Explorer:
 
     def curves(self) -> Document:
         """The log of the fit, phase by phase."""
-        names = dict.fromkeys(str(record["phase"]) for record in self._records)
-        return {
-            "phases": [
-                {
-                    "name": name,
-                    "epochs": [
-                        {key: value for key, value in record.items() if key != "phase"}
-                        for record in self._records
-                        if record["phase"] == name
-                    ],
-                }
-                for name in names
-            ]
-        }
+        phases: dict[str, list[Document]] = {}
+        for record in self._records:
+            epoch = {key: value for key, value in record.items() if key != "phase"}
+            phases.setdefault(str(record["phase"]), []).append(epoch)
+        return {"phases": [{"name": name, "epochs": epochs} for name, epochs in phases.items()]}
 
     def metrics(self, split: str) -> Job | Document:
         """Filtered ranks as figures: those of the fit's end, or a job that measures them."""

@@ -16,14 +16,8 @@ __all__ = ["File", "make_router", "read_files"]
 TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
-    "ico": "image/x-icon",
     "js": "text/javascript; charset=utf-8",
-    "json": "application/json",
-    "png": "image/png",
     "svg": "image/svg+xml",
-    "txt": "text/plain; charset=utf-8",
-    "webmanifest": "application/manifest+json",
-    "woff2": "font/woff2",
 }
 
 

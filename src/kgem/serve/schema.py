@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kgem.answer.predict import Answer, Similar
-from kgem.evaluate.metrics import Metrics
+from kgem.evaluate.metrics import Evaluation, Metrics
 from kgem.serve.explorer import MOST_FACTS
-
-__all__ = [
-    "AboutReply",
-    "CalibrationReply",
-    "CurvesReply",
-    "DecisionReply",
-    "EntityParams",
-    "ErrorReply",
-    "FactsParams",
-    "FactsReply",
-    "LabelParams",
-    "LabelsReply",
-    "MetricsReply",
-    "NewDecision",
-    "PredictParams",
-    "PredictionReply",
-    "RelationParams",
-    "RelationsReply",
-    "ReviewParams",
-    "ReviewReply",
-    "SimilarParams",
-    "SimilarReply",
-    "SplitParams",
-    "StrengthsParams",
-    "StrengthsReply",
-    "WorkingReply",
-]
 
 LABEL = 4096  # characters
 TYPED = 256  # characters that somebody types to find a label
@@ -239,15 +213,9 @@ class CurvesReply(BaseModel):
     phases: list[_Phase]
 
 
-class MetricsReply(BaseModel):
+@dataclass(frozen=True)
+class MetricsReply(Evaluation):
     state: Literal["ready"]
-    overall: Metrics
-    by_ties: dict[str, Metrics]
-    by_side: dict[str, Metrics]
-    by_category: dict[str, Metrics]
-    by_frequency: dict[str, Metrics]
-    by_relation: dict[str, Metrics]
-    unseen_targets: int
 
 
 class _Curve(BaseModel):

@@ -70,9 +70,9 @@ def answer(
     *,
     names: tuple[str, ...] = (),
     remote: bool = False,
-    started: Callable[[str], None] | None = None,
+    on_start: Callable[[str], None] | None = None,
 ) -> None:
-    """Answer until interrupted; `started` hears the address once it can be opened."""
+    """Answer until interrupted; `on_start` hears the address once it can be opened."""
     import uvicorn
 
     app = create_app(explorer, may_host(names, remote=remote))
@@ -80,8 +80,8 @@ def answer(
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            if self.started and started is not None:
-                started(address_of(listening))
+            if self.started and on_start is not None:
+                on_start(address_of(listening))
 
     config = uvicorn.Config(
         app,

@@ -86,11 +86,8 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     """Write SVG or PNG, by the extension, all or nothing; equal figures give equal files."""
     target = Path(path)
     content = _render(figure, figure_format(target))
-    try:
-        with write_to(target) as file:
-            file.write(content)
-    except InputError as error:
-        raise InputError(error.what, where=error.where, remedy=error.remedy) from error
+    with write_to(target) as file:
+        file.write(content)
     return target
 
 

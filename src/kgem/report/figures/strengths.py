@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ProportionalFit", "fit_strengths", "strengths_figure"]
+    from kgem.answer.model import Model
+
+__all__ = ["ProportionalFit", "draw_strengths", "fit_strengths", "strengths_figure"]
 
 MANY = 2000  # points from which on single ones cannot be told apart: shade by density
 Floats = npt.NDArray[np.float64]
@@ -85,6 +87,15 @@ def strengths_figure(
         return figure
 
 
+def draw_strengths(model: Model, kind: str) -> Figure:
+    """Fig. 3 of a model's entities, or of its relations and their reciprocals."""
+    data = model.data
+    if kind == "entities":
+        return strengths_figure(model.strengths.entities.array, data.entity_counts, data.entities.labels)
+    strengths = model.learned.relations.detach().cpu().double().numpy()
+    return strengths_figure(strengths, data.relation_counts, data.relations.labels, what="relation")
+
+
 def _logs(strengths: npt.ArrayLike, counts: npt.ArrayLike) -> tuple[Floats, Floats]:
     """log n and log lambda."""
     lam, n = np.asarray(strengths, dtype=np.float64), np.asarray(counts, dtype=np.float64)
@@ -108,7 +119,7 @@ def _draw_density(axes: Axes, x: Floats, y: Floats) -> None:
     places = [_cell(np.log(values), cells) for values in (x, y)]
     number, first = np.unique(places[0] * cells + places[1], return_index=True)
     amount = np.bincount(places[0] * cells + places[1], minlength=cells * cells).reshape(cells, cells)
-    near = _blurred(amount.astype(np.float64), width=6).ravel()[number]
+    near = _blur(amount.astype(np.float64), width=6).ravel()[number]
     order = np.argsort(near)  # the densest on top
     axes.scatter(
         x[first][order],
@@ -129,7 +140,7 @@ def _cell(values: Floats, cells: int) -> npt.NDArray[np.int64]:
     return np.minimum(share * cells, cells - 1).astype(np.int64)
 
 
-def _blurred(grid: Floats, width: float) -> Floats:
+def _blur(grid: Floats, width: float) -> Floats:
     """A grid convolved with a Gaussian of this width along both axes."""
     reach = np.arange(-4 * width, 4 * width + 1)
     kernel = np.exp(-0.5 * (reach / width) ** 2)
