@@ -121,7 +121,7 @@ def test_entries_are_complete() -> None:
     asked = "fb15k fb15k-237 wn18 wn18rr umls nations kinship codex-s codex-m codex-l yago3-10 fb13 world"
     assert set(CATALOG) == set(asked.split())
     for name, graph in CATALOG.items():
-        assert graph.name == name and graph.licence and graph.origin
+        assert graph.name == name and graph.licence and graph.citation
         assert set(graph.remotes) in (set(), {"archive"}, {"train", "valid", "test"})
         assert all(address.startswith("https://") for address in graph.addresses)
         for remote in graph.remotes.values():

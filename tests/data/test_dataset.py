@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgem.data import cache
-from kgem.data.catalog import CATALOG
+from kgem.data.catalog import CATALOG, Counts
 from kgem.data.dataset import SPLITS, Dataset, QueryIndex, Vocabulary, reciprocal
 from kgem.errors import DatasetError, InputError, TriplesError, UnknownLabel
 
@@ -422,6 +422,7 @@ def test_counts_of_benchmark_graphs(benchmark_graphs: Path, name: str, monkeypat
     monkeypatch.setenv("KGEM_DATA", str(benchmark_graphs))
     data = Dataset.load(name, cache=False)
     entities, relations, facts = COUNTS[name]
+    assert CATALOG[name].counts == Counts(entities, relations, *facts)
     assert (data.n_entities, data.n_relations) == (entities, relations)
     assert [len(data.split(s)) for s in SPLITS] == facts
     assert [report.kept for report in data.reports] == facts

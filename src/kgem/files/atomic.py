@@ -18,7 +18,7 @@ from typing import IO
 
 from kgem.files.locks import open_locked
 
-__all__ = ["clear_leftovers", "folders_in", "locate", "remove_folder", "replace_folder", "sync", "write_file"]
+__all__ = ["clear_leftovers", "folders_in", "is_at", "locate", "remove_folder", "replace_folder", "sync", "write_file"]
 
 OLD, TEMPORARY = "kgem-old", "kgem-tmp"  # stepped aside, still good; not yet whole or no longer wanted
 _ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<role>{OLD}|{TEMPORARY})")
@@ -71,12 +71,19 @@ def sync(path: Path) -> None:
 
 
 def locate(folder: Path) -> tuple[Path, int] | None:
-    """Where the folder is now and which one it is (its inode): the one aside, if a replacement was cut off."""
+    """Where the folder is now, aside if a replacement was cut off, and a descriptor of it, for the caller to close."""
     place = _place(folder)
     for candidate in (place, _aside(place, OLD), place):  # a writer may finish between the first two looks
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return candidate, candidate.stat().st_ino
+            return candidate, os.open(candidate, os.O_RDONLY)
     return None
+
+
+def is_at(handle: int, place: Path) -> bool:
+    """Whether the folder with this descriptor is still there; while it is open, no other one can be taken for it."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return os.path.samestat(os.fstat(handle), place.stat())
+    return False
 
 
 def remove_folder(folder: Path) -> None:

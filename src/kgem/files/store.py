@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import ArtifactError, Damaged
-from kgem.files.atomic import locate, replace_folder
+from kgem.files.atomic import is_at, locate, replace_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,15 +81,15 @@ def write_store(
 
 def read_store(folder: Path, *, kind: str, version: int) -> Store:
     """Read a store of this kind and at most this format version; all of it is checked. Tensors are on the CPU."""
-    found = _locate(folder)
-    while found is not None:
+    while found := _locate(folder):
+        place, handle = found
         try:
-            return _read(found[0], kind, version)
+            return _read(place, kind, version)
         except ArtifactError:
-            again = _locate(folder)
-            if again == found:
-                raise
-            found = again  # replaced while being read: not damaged
+            if is_at(handle, place):
+                raise  # else it was replaced while being read: not damaged
+        finally:
+            os.close(handle)
     raise ArtifactError(f"there is no {kind} here", where=str(folder), remedy="check the path")
 
 
