@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from kgem.answer import missing as module
-from kgem.answer.fitted import MODES
-from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
+from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
 from obvious import random_graph
@@ -51,7 +51,7 @@ def test_missing_facts_against_all_of_them(
     model = random_model(graph())
     wanted = everything_missing(model, mode)
     best = sorted(wanted, key=lambda fact: -wanted[fact][0])[:40]
-    found = missing_facts(model, 40, mode=mode)
+    found = model.missing_facts(40, mode=mode)
     assert [ids(model, fact) for fact in found] == best
     np.testing.assert_allclose([fact.share for fact in found], [wanted[f][0] for f in best], rtol=1e-8)
     np.testing.assert_allclose([fact.probability for fact in found], [wanted[f][1] for f in best], rtol=1e-8)
@@ -70,7 +70,7 @@ def test_a_missing_fact_has_the_probability_of_its_prediction() -> None:
 def test_all_missing_facts_each_once_and_none_twice() -> None:
     model = random_model(loopless_graph())
     wanted = everything_missing(model, "point")
-    found = [ids(model, fact) for fact in missing_facts(model, 10**6)]
+    found = [ids(model, fact) for fact in model.missing_facts(10**6)]
     assert len(found) == len(set(found)) and set(found) == set(wanted)
     assert {r for h, r, t in found if h == t} == {2, 3}  # those that training often has from an entity to itself
 
@@ -84,9 +84,9 @@ def test_some_relations_only_and_progress() -> None:
     assert heard[-1][0] == heard[-1][1] > 0
     with pytest.raises(UnknownLabel):
         model.missing_facts(relations=["r77"])
-    for call in (missing_facts, doubtful_facts):
+    for call in (model.missing_facts, model.doubtful_facts):
         with pytest.raises(InputError, match="at least one"):
-            call(model, 0)
+            call(0)
 
 
 def test_questions_about_some_entities_only() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from kgem.answer import fitted as module
-from kgem.answer.fitted import MODES, affordable_samples
+from kgem.answer import model as module
+from kgem.answer.model import affordable_samples
+from kgem.answer.modes import MODES
 from kgem.errors import DatasetError, InputError, UnknownLabel
 from kgem.evaluate.averaging import AverageScorer, BlendScorer
 from kgem.evaluate.ranking import TableScorer

@@ -21,7 +21,7 @@ from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
 from kgem.runs import fitting
-from kgem.answer.fitted import MODES
+from kgem.answer.modes import MODES
 from kgem.runs.fitting import choose_mode, prepare, settings, validator
 from obvious import random_graph
 

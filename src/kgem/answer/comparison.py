@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kgem.answer.fitted import Fitted
+from kgem.answer.model import Model
 from kgem.errors import InputError
 from kgem.evaluate.metrics import Metrics, summarise
 from kgem.evaluate.ranking import MEMORY, rank
@@ -48,7 +48,7 @@ class Difference:
         return asdict(self) | {"clear": self.clear}
 
 
-def same_facts(first: Fitted, second: Fitted) -> None:
+def same_facts(first: Model, second: Model) -> None:
     """An error unless both models were fitted to the same graph with the same splits."""
     if first.data.content_hash != second.data.content_hash:
         raise InputError(
@@ -58,7 +58,7 @@ def same_facts(first: Fitted, second: Fitted) -> None:
 
 
 def fact_values(
-    model: Fitted,
+    model: Model,
     split: str = "test",
     mode: str = "auto",
     *,

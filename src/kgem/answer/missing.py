@@ -15,7 +15,7 @@ hundred right answers would look improbable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -24,18 +24,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kgem.answer.fitted import Fitted
+from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 from kgem.data.index import fact_keys
 from kgem.errors import InputError
 from kgem.evaluate.contest import Moments, parts
-from kgem.evaluate.ranking import MEMORY, Scorer, known_cells
+from kgem.evaluate.ranking import MEMORY, OnProgress, Scorer, known_cells
 
 __all__ = ["ScoredFact", "doubtful_facts", "missing_facts"]
 
 BLOCK_BYTES = 32 * 2**20  # of scores at a time, if memory allows
 
-Progress = Callable[[int, int], None]
 Floats = npt.NDArray[np.float64]
 
 
@@ -58,60 +57,57 @@ class ScoredFact:
 
 @torch.no_grad()
 def missing_facts(
-    model: Fitted,
+    mode: ModeScorer,
     top: int = 1000,
     relations: Sequence[str] | None = None,
-    mode: str = "auto",
     *,
     about: Sequence[str] | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[ScoredFact]:
     """The most probable facts that no split has, among the answers to all questions that training has.
 
     `relations` narrows it to some, `about` to questions that name one of some entities. Scores are made in blocks of at
-    most about `memory` bytes; progress hears (questions done, of all).
+    most about `memory` bytes; on_progress hears (questions done, of all).
     """
     _check_top(top)
-    data, index = model.data, model.data.query_index
+    data, index, scorer = mode.data, mode.data.query_index, mode.scorer
     queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
     if relations is not None:
         queries = queries[np.isin(queries[:, 1] % data.n_relations, data.relations.ids(relations))]
     if about is not None:
         queries = queries[np.isin(queries[:, 0], data.entities.ids(about))]
-    scorer, temperature = model.scorer(mode), model.temperature(mode)
     size = _block_size(scorer, memory)
     best = _Best.none(scorer.like, 2 * top)  # a fact may come twice, once from each side
     for start in range(0, len(queries), size):
         block = queries[start : start + size]
-        logs = _log_probabilities(scorer, model, block, temperature)
+        logs = _log_probabilities(mode, block)
         best = best.joined(logs.add_(_log_places(data, block).to(logs)[:, None]), start)
-        if progress:
-            progress(min(start + size, len(queries)), len(queries))
+        if on_progress:
+            on_progress(min(start + size, len(queries)), len(queries))
     rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
     facts = np.concatenate([queries[rows], tails[:, None]], axis=1)
     shares = best.logs.double().exp().cpu().numpy()
     probability = shares / _log_places(data, facts).exp().numpy()
-    return _told(data, facts, probability, shares, [None] * len(facts))[:top]
+    return _to_facts(data, facts, probability, shares, [None] * len(facts))[:top]
 
 
 @torch.no_grad()
 def doubtful_facts(
-    model: Fitted,
+    mode: ModeScorer,
     top: int = 100,
     splits: Sequence[str] = SPLITS,
-    mode: str = "auto",
     *,
     relations: Sequence[str] | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[ScoredFact]:
-    """The known facts that the model finds least probable, least first; progress hears (facts done, of all).
+    """The known facts that the model finds least probable, least first; on_progress hears (facts done, of all).
 
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
     """
     _check_top(top)
-    data, beta = model.data, 1 / model.temperature(mode)
+    data, beta = mode.data, 1 / mode.temperature
     known = np.concatenate([data.split(split) for split in splits])
     names = np.repeat(splits, [len(data.split(split)) for split in splits])
     if relations is not None:
@@ -119,21 +115,21 @@ def doubtful_facts(
         known, names = known[chosen], names[chosen]
     facts = data.reciprocal(known)
     logs, done = np.empty(len(facts)), 0
-    for part in parts(model.scorer(mode), facts, data.filter_index, memory):
+    for part in parts(mode.scorer, facts, data.filter_index, memory):
         moments = part.nothing()
         for _, block in part.blocks():
             moments = moments.merged(Moments.of(block, beta), beta)
         own = part.joined(moments, beta)
         logs[part.mine] = (beta * (part.scores.double() - own.top) - own.zeroth.log()).cpu().numpy()
         done += len(part.mine)
-        if progress:
-            progress(done, len(facts))
+        if on_progress:
+            on_progress(done, len(facts))
     sides = logs.reshape(2, -1)  # tail, head
     least = np.argsort(sides.max(axis=0), kind="stable")[:top]
     from_head = sides[:, least].argmax(axis=0)
     asked = facts[least + from_head * len(known)]
     probability = np.exp(sides[:, least].max(axis=0))
-    return _told(data, asked, probability, None, names[least].tolist())
+    return _to_facts(data, asked, probability, None, names[least].tolist())
 
 
 class _Best(NamedTuple):
@@ -167,19 +163,20 @@ class _Best(NamedTuple):
         )
 
 
-def _log_probabilities(scorer: Scorer, model: Fitted, queries: LongArray, temperature: float) -> Tensor:
+def _log_probabilities(mode: ModeScorer, queries: LongArray) -> Tensor:
     """log softmax(scores / T) over all candidates, known answers and what is no candidate at -inf: (b, N_e)."""
 
     def cells(places: tuple[LongArray, LongArray]) -> tuple[Tensor, ...]:
         return tuple(torch.from_numpy(each).to(block.device) for each in places)
 
+    scorer = mode.scorer
     heads, relations = (torch.from_numpy(column.copy()).to(scorer.like.device) for column in queries.T)
     block = scorer.like.new_empty(len(queries), scorer.n_entities)
     scorer.prepare(heads, relations)(0, scorer.n_entities, block)
-    block[cells(model.self_answers(queries))] = -torch.inf
-    block.div_(temperature)
+    block[cells(mode.candidates.self_answers(queries))] = -torch.inf
+    block.div_(mode.temperature)
     block.sub_(block.logsumexp(1, keepdim=True))
-    block[cells(known_cells(queries, model.data.filter_index))] = -torch.inf
+    block[cells(known_cells(queries, mode.data.filter_index))] = -torch.inf
     return block
 
 
@@ -195,7 +192,7 @@ def _block_size(scorer: Scorer, memory: int) -> int:
     return max(1, min(memory // 2, 4 * BLOCK_BYTES) // per_query)
 
 
-def _told(
+def _to_facts(
     data: Dataset, facts: LongArray, probability: Floats, shares: Floats | None, known: Sequence[str | None]
 ) -> list[ScoredFact]:
     """Facts (n, 3) with reciprocal ids as people read them, in the given order, each once."""

@@ -26,7 +26,17 @@ from kgem.data.index import LongArray, QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.kernels import LANE
 
-__all__ = ["MEMORY", "Plan", "Ranks", "Scorer", "TableScorer", "gather_equal_queries", "known_cells", "rank"]
+__all__ = [
+    "MEMORY",
+    "OnProgress",
+    "Plan",
+    "Ranks",
+    "Scorer",
+    "TableScorer",
+    "gather_equal_queries",
+    "known_cells",
+    "rank",
+]
 
 MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
 BLOCK_BYTES = 32 * 2**20  # a block of scores: large enough for fast products
@@ -34,6 +44,7 @@ MIN_QUERIES, MAX_QUERIES = 16, 1024  # in a block
 MAX_ENTITIES = 2**24  # in a block: up to here float32 counts exactly
 
 Ints = npt.NDArray[np.integer[Any]]
+OnProgress = Callable[[int, int], None]  # hears (done, of all)
 
 
 class Scorer(Protocol):
@@ -116,7 +127,7 @@ def rank(
     known: QueryIndex | None,
     *,
     memory: int = MEMORY,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Ranks:
     """Rank each fact's tail among all entities, leaving out the known tails (None: raw ranks).
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kgem.answer.fitted import Fitted
 from kgem.answer.model import Model
 from kgem.answer.predict import Answer, Prediction, Query
 from kgem.evaluate.calibration import Calibration, measure
@@ -19,7 +18,7 @@ QUESTIONS, ANSWERS, ASKED = 8, 5, 60  # sample questions, answers shown, answers
 CALIBRATION_FACTS = 10_000  # of a huge split, as many are measured
 
 
-def calibrated(model: Fitted, split: str, mode: str) -> Calibration:
+def calibrated(model: Model, split: str, mode: str) -> Calibration:
     """How far the probabilities of a mode can be trusted on a split."""
     data = model.data
     facts = data.reciprocal(data.split(split))

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kgem.answer.fitted import MODES, Fitted
+from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.answer.predict import MEANING, Answer
 from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
@@ -48,7 +49,7 @@ class Origin:
     hashes: Mapping[str, str] | None = None  # sha256 by file
 
 
-def tiles(model: Fitted, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
+def tiles(model: Model, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
     seconds, epochs = model.provenance.get("seconds"), model.provenance.get("epochs")
     spent = sum(epochs.values()) if isinstance(epochs, Mapping) else 0
     overall = evaluation.overall
@@ -117,7 +118,7 @@ def _metrics_table(name: str, groups: Mapping[str, Metrics]) -> str:
     return table(columns, [[esc(group), *_figures(each)] for group, each in groups.items()], wide=(3, 5, 6))
 
 
-def quality(model: Fitted, evaluation: Evaluation, split: str, chosen: str) -> str:
+def quality(model: Model, evaluation: Evaluation, split: str, chosen: str) -> str:
     about = (
         f"Each {split} fact is asked twice, for its tail and for its head. Its entity is ranked among all "
         f"{model.data.n_entities:,}, without the other known answers; ties count against the model."
@@ -174,7 +175,7 @@ def trust(calibration: Calibration, mode: str, split: str) -> str:
     )
 
 
-def strengths(model: Fitted) -> str:
+def strengths(model: Model) -> str:
     data = model.data
     entities, relations = (lam.detach().cpu().double().numpy() for lam in model.learned)
     fit = figures.fit_strengths(entities, data.entity_counts)
@@ -203,7 +204,7 @@ def strengths(model: Fitted) -> str:
     )
 
 
-def learning(model: Fitted, origin: Origin) -> str:
+def learning(model: Model, origin: Origin) -> str:
     if not origin.records:
         return note("There is no log of this fit beside the model.")
     curves = figures.learning_curves(origin.records)
@@ -227,7 +228,7 @@ def learning(model: Fitted, origin: Origin) -> str:
     return "".join(parts)
 
 
-def graph(model: Fitted) -> str:
+def graph(model: Model) -> str:
     data = model.data
     sizes = [f"{len(data.split(split)):,}" for split in SPLITS]
     rows = [[f"{data.n_entities:,}", f"{data.n_relations:,}", *sizes]]
@@ -239,7 +240,7 @@ def graph(model: Fitted) -> str:
     )
 
 
-def _update(model: Fitted) -> str:
+def _update(model: Model) -> str:
     """What the graph grew by, and from which run; nothing for a run that began from nothing."""
     document = model.provenance.get("update")
     if not document:
@@ -255,7 +256,7 @@ def _update(model: Fitted) -> str:
     return details("What this run went on from", table(["", ""], rows, left=2))
 
 
-def repeat(model: Fitted, origin: Origin) -> str:
+def repeat(model: Model, origin: Origin) -> str:
     data = model.data
     known = data.name in CATALOG  # else the name tells a file's name, not where it is
     command = f"kgem fit {data.name if known else 'GRAPH'} --config config.toml --out runs/again"

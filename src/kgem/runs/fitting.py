@@ -31,8 +31,8 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.scores import get_score
 from kgem.settings import allowed
 from kgem.train.budget import within_budget
-from kgem.answer.fitted import MODES, affordable_samples
-from kgem.answer.model import Model
+from kgem.answer.modes import MODES
+from kgem.answer.model import Model, affordable_samples
 from kgem.runs.tensorboard import TensorBoard
 
 __all__ = ["Prepared", "Training", "check_device", "choose_mode", "finish", "fit", "prepare", "settings", "validator"]

@@ -37,7 +37,7 @@ from kgem.train.warm_start import WarmStart
 from kgem.files.folders import remove_folder
 from kgem.settings import differences, read_toml, to_toml
 from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
-from kgem.answer.artifact import graph_documents, graph_tensors, read_graph, write_model
+from kgem.answer.artifact import graph_documents, graph_tensors, read_graph
 from kgem.runs.fitting import Prepared, Training, finish
 from kgem.answer.model import Model, load
 from kgem.runs.tensorboard import TensorBoard, numbers_of
@@ -203,7 +203,7 @@ class Run:
         gc.collect()  # the states of all phases, many times the size of the model
         model = finish(result, self.prepared, config, seconds=seconds)
         model = replace(model, metrics=_measured(model))
-        write_model(model, self.folder / MODEL, force=True)
+        model.save(self.folder / MODEL, force=True)
         for step in self._checkpoints.steps()[:-1]:
             with suppress(OSError):
                 remove_folder(self.folder / CHECKPOINTS / f"{step:06d}")

@@ -14,10 +14,10 @@ import numpy as np
 
 from kgem.answer.artifact import find_model
 from kgem.answer.entity import entity_view
-from kgem.answer.fitted import MODES
 from kgem.answer.labels import LabelSearch
 from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.answer.questions import good_questions
 from kgem.data.dataset import SPLITS
 from kgem.data.index import Vocabulary
@@ -59,12 +59,14 @@ class Explorer:
         self._records = _records(self.folder)
         self._examples = [
             {name: label for name, label in query._asdict().items() if label is not None}
-            for query in good_questions(model, EXAMPLES)
+            for query in good_questions(model.scorer(), model.data, EXAMPLES)
         ]
         self._predict: Callable[..., Document] = lru_cache(REMEMBERED)(self._predicted)
         self._view: Callable[..., Document] = lru_cache(REMEMBERED)(self._viewed)
         self._strengths: Callable[[int], Document] = lru_cache(4)(self._strengths_of)
-        _ = data.filter_index, model.split_indexes, model.samples, model.strengths, model.loops  # before anybody waits
+        candidates = model.candidates
+        _ = data.filter_index, model.samples, model.strengths  # before anybody waits
+        _ = candidates.split_indexes, candidates.loops
 
     def about(self) -> Document:
         """Which run this is, and what can be asked first."""
@@ -127,7 +129,8 @@ class Explorer:
         return self._view(label, limit)
 
     def _viewed(self, label: str, limit: int) -> Document:
-        return entity_view(self.model, label, facts=limit).to_dict()
+        strengths = self.model.strengths.entities.array
+        return entity_view(self.model.mode_scorer(), strengths, label, facts=limit).to_dict()
 
     def similar(self, entity: str, top: int, mode: str) -> Document:
         """The entities that are most like one."""

@@ -8,7 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kgem.answer.entity import KnownFact
 from kgem.answer.missing import ScoredFact
-from kgem.answer.predict import Answer, Similar
+from kgem.answer.predict import Answer
+from kgem.answer.similar import Similar
 from kgem.evaluate.metrics import Metrics
 from kgem.serve.explorer import MOST_FACTS
 
