@@ -15,9 +15,9 @@ from evidence.naming import about
 from evidence.origin import evidence
 from evidence.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
 from evidence.tables import Table
-from kgem.answer.comparison import bootstrap_interval
 from kgem.answer.model import Model
 from kgem.errors import InputError
+from kgem.evaluate.comparison import bootstrap_interval
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 from kgem.evaluate.ranking import rank
 from kgem.report.figures import ProportionalFit, fit_strengths

@@ -64,6 +64,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "ranking",
         "averaging",
         "metrics",
+        "comparison",
         "contest",
         "calibration",
     ),
@@ -79,7 +80,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "questions",
         "artifact",
         "model",
-        "comparison",
     ),
     "runs": (
         "review",

@@ -27,9 +27,9 @@ from kgem.cli.results import (
 from kgem.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kgem.answer.comparison import Difference
     from kgem.answer.model import Model
     from kgem.evaluate.calibration import Calibration
+    from kgem.evaluate.comparison import Difference
     from kgem.evaluate.metrics import Evaluation, Metrics
 
 __all__ = ["compare", "evaluate"]
@@ -207,19 +207,19 @@ def compare(
         raise ConfigError("one run cannot be compared", remedy="give two or more")
     import numpy as np
 
-    from kgem.answer.comparison import difference, fact_values, same_facts
+    from kgem.evaluate.comparison import check_same_facts, compare_values, rank_facts
 
     models: list[Model] = []
     values = []
     for run in runs:
         model = opened(run, device)
         if models:
-            same_facts(models[0], model)
+            check_same_facts(models[0].data, model.data)
         with Progress(f"ranking {run}") as progress:
-            values.append(fact_values(model, split, mode, progress=counting(progress)))
+            values.append(rank_facts(model.scorer(mode), model.data, split, on_progress=counting(progress)))
         models.append(model)
     rng = np.random.default_rng(seed)
-    gains = [difference(values[0][1], each, rng) for _, each in values[1:]]
+    gains = [compare_values(values[0][1], each, rng) for _, each in values[1:]]
     if as_json:
         documents = [
             {"run": str(run), **_about(model, mode), **vars(metrics)}
