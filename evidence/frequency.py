@@ -20,7 +20,7 @@ from kgem.errors import InputError
 from kgem.evaluate.comparison import bootstrap_interval
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 from kgem.evaluate.ranking import rank
-from kgem.report.figures import ProportionalFit, fit_strengths
+from kgem.evaluate.strength_laws import ProportionalFit, fit_strengths
 
 __all__ = ["KIND", "Load", "by_frequency", "frequency_table", "groups", "slope_table"]
 

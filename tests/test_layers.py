@@ -64,6 +64,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "ranking",
         "averaging",
         "metrics",
+        "strength_laws",
         "comparison",
         "contest",
         "calibration",

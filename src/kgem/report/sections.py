@@ -16,6 +16,7 @@ from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
 from kgem.evaluate.calibration import Calibration
 from kgem.evaluate.metrics import Evaluation, Metrics
+from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report import figures
 from kgem.report import html as page
 from kgem.report.figures.drawing import duration
@@ -178,7 +179,7 @@ def trust(calibration: Calibration, mode: str, split: str) -> str:
 def strengths(model: Model) -> str:
     data = model.data
     entities, relations = (lam.detach().cpu().double().numpy() for lam in model.learned)
-    fit = figures.fit_strengths(entities, data.entity_counts)
+    fit = fit_strengths(entities, data.entity_counts)
     about = (
         "Each entity and relation has a regulariser strength of its own, learned by variational EM instead of searched "
         "for. A high strength keeps a vector near zero: the model relies less on that symbol."

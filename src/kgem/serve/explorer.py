@@ -24,7 +24,7 @@ from kgem.data.index import Vocabulary
 from kgem.data.stats import relation_categories
 from kgem.errors import InputError
 from kgem.evaluate.metrics import Evaluation
-from kgem.report.figures import fit_strengths
+from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report.samples import calibrated
 from kgem.runs.review import UNDO, Review
 from kgem.runs.run import is_run, read_log

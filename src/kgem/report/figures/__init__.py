@@ -8,14 +8,12 @@ from kgem.report.figures.curves import elbo_figure, learning_curves
 from kgem.report.figures.drawing import figure_svg, save_figure
 from kgem.report.figures.prior import prior_figure
 from kgem.report.figures.reliability import reliability_figure
-from kgem.report.figures.strengths import ProportionalFit, fit_strengths, strengths_figure
+from kgem.report.figures.strengths import strengths_figure
 
 __all__ = [
-    "ProportionalFit",
     "counts_figure",
     "elbo_figure",
     "figure_svg",
-    "fit_strengths",
     "learning_curves",
     "prior_figure",
     "reliability_figure",
