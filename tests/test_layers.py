@@ -61,12 +61,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "search",
     ),
     "evaluate": (
-        "ranking",
+        "blocks",
         "averaging",
+        "ranking",
         "metrics",
         "strength_laws",
         "comparison",
-        "contest",
+        "softmax",
         "calibration",
     ),
     "answer": (

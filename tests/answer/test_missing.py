@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from kgem.answer import missing as module
 from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
+from kgem.evaluate import blocks
 from obvious import random_graph
 from small_models import candidates, loopless_graph, probabilities, random_model
 
@@ -47,7 +47,7 @@ def ids(model: Model, fact: ScoredFact) -> Triple:
 def test_missing_facts_against_all_of_them(
     mode: str, block: int, graph: Callable[[], Dataset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     model = random_model(graph())
     wanted = everything_missing(model, mode)
     best = sorted(wanted, key=lambda fact: -wanted[fact][0])[:40]
@@ -115,14 +115,6 @@ def test_doubtful_facts_of_some_relations_only() -> None:
     everything = [fact for fact in model.doubtful_facts(10**6) if fact.relation in ("r1", "r3")]
     assert found == everything[:10] and len(found) == 10
     assert model.doubtful_facts(10, relations=[]) == []
-
-
-def test_blocks_obey_the_memory_limit() -> None:
-    scorer = random_model().scorer("point")
-    row = 4 * scorer.n_entities * 8 + scorer.bytes_per_query
-    assert module._block_size(scorer, 0) == 1
-    assert module._block_size(scorer, 2 * 10 * row) == 10
-    assert module._block_size(scorer, 2**40) * row <= 4 * module.BLOCK_BYTES
 
 
 @pytest.mark.parametrize("splits", [("train", "valid", "test"), ("train",)])

@@ -13,7 +13,7 @@ from kgem.answer.model import affordable_samples
 from kgem.answer.modes import MODES
 from kgem.errors import DatasetError, InputError, UnknownLabel
 from kgem.evaluate.averaging import AverageScorer, BlendScorer
-from kgem.evaluate.ranking import TableScorer
+from kgem.evaluate.blocks import TableScorer
 from kgem.model.posterior import Posterior
 from obvious import random_graph
 from small_models import random_model

@@ -16,6 +16,7 @@ from kgem.answer.modes import MODES
 from kgem.answer.predict import MEANING, Query
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
+from kgem.evaluate import blocks
 from kgem.evaluate.ranking import rank
 from obvious import MODES as SCORE_MODES
 from obvious import random_graph
@@ -157,7 +158,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         Query("e5", "r3"),
     ]
     whole = model.predict_many(queries, top=5)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
     for one, other, query in zip(whole, model.predict_many(queries, top=5), queries, strict=True):
         assert one.query == other.query == query
         assert [a.label for a in one] == [a.label for a in other]

@@ -28,12 +28,10 @@ from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 from kgem.data.index import fact_keys
 from kgem.errors import InputError
-from kgem.evaluate.contest import Moments, parts
-from kgem.evaluate.ranking import MEMORY, OnProgress, Scorer, known_cells
+from kgem.evaluate.blocks import MEMORY, Block, Blocks, OnProgress, known_cells
+from kgem.evaluate.softmax import log_probabilities, split_competitions
 
 __all__ = ["ScoredFact", "doubtful_facts", "missing_facts"]
-
-BLOCK_BYTES = 32 * 2**20  # of scores at a time, if memory allows
 
 Floats = npt.NDArray[np.float64]
 
@@ -77,14 +75,10 @@ def missing_facts(
         queries = queries[np.isin(queries[:, 1] % data.n_relations, data.relations.ids(relations))]
     if about is not None:
         queries = queries[np.isin(queries[:, 0], data.entities.ids(about))]
-    size = _block_size(scorer, memory)
     best = _Best.none(scorer.like, 2 * top)  # a fact may come twice, once from each side
-    for start in range(0, len(queries), size):
-        block = queries[start : start + size]
+    for block in Blocks(scorer, queries, memory, gather=False, whole=True, on_progress=on_progress):
         logs = _log_probabilities(mode, block)
-        best = best.joined(logs.add_(_log_places(data, block).to(logs)[:, None]), start)
-        if on_progress:
-            on_progress(min(start + size, len(queries)), len(queries))
+        best = best.extend(logs.add_(_log_places(data, block.queries).to(logs)[:, None]), int(block.places[0]))
     rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
     facts = np.concatenate([queries[rows], tails[:, None]], axis=1)
     shares = best.logs.double().exp().cpu().numpy()
@@ -102,7 +96,7 @@ def doubtful_facts(
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
 ) -> list[ScoredFact]:
-    """The known facts that the model finds least probable, least first; on_progress hears (facts done, of all).
+    """The known facts that the model finds least probable, least first; on_progress hears (questions done, of all).
 
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
     """
@@ -114,16 +108,9 @@ def doubtful_facts(
         chosen = np.isin(known[:, 1], data.relations.ids(relations))
         known, names = known[chosen], names[chosen]
     facts = data.reciprocal(known)
-    logs, done = np.empty(len(facts)), 0
-    for part in parts(mode.scorer, facts, data.filter_index, memory):
-        moments = part.nothing()
-        for _, block in part.blocks():
-            moments = moments.merged(Moments.of(block, beta), beta)
-        own = part.joined(moments, beta)
-        logs[part.mine] = (beta * (part.scores.double() - own.top) - own.zeroth.log()).cpu().numpy()
-        done += len(part.mine)
-        if on_progress:
-            on_progress(done, len(facts))
+    logs = np.empty(len(facts))
+    for part in split_competitions(mode.scorer, facts, data.filter_index, memory, on_progress):
+        logs[part.places] = log_probabilities(part, beta).cpu().numpy()
     sides = logs.reshape(2, -1)  # tail, head
     least = np.argsort(sides.max(axis=0), kind="stable")[:top]
     from_head = sides[:, least].argmax(axis=0)
@@ -145,17 +132,16 @@ class _Best(NamedTuple):
         nobody = torch.empty(0, dtype=torch.int64, device=like.device)
         return cls(like.new_empty(0), nobody, nobody, most)
 
-    def joined(self, block: Tensor, start: int) -> _Best:
-        """The highest of these and a block (b, N_e) of queries from `start` on."""
+    def extend(self, block: Tensor, first: int) -> _Best:
+        """The highest of these and a block (b, N_e) of queries from the `first` on."""
         # Few entries reach the list once it is full: to look for those is far quicker than to order the block. Before
         # that, as many rows as the list has places give a bound: each has an entry as high as its highest.
-        columns, every = block.shape[1], block.view(-1)
         least = float(self.logs[-1]) if len(self.logs) == self.most else -torch.inf
         if len(block) >= self.most:
             least = max(least, float(block.amax(1).topk(self.most).values[-1]))
-        cells = (every >= least if least > -torch.inf else every > least).nonzero()[:, 0]
-        logs, places = every[cells].topk(min(self.most, len(cells)))
-        rows, tails = cells[places] // columns + start, cells[places] % columns
+        rows, tails = (block >= least if least > -torch.inf else block > least).nonzero(as_tuple=True)
+        logs, places = block[rows, tails].topk(min(self.most, len(rows)))
+        rows, tails = rows[places] + first, tails[places]
         logs, places = torch.cat([self.logs, logs]).sort(descending=True, stable=True)
         kept = places[: self.most]
         return _Best(
@@ -163,33 +149,24 @@ class _Best(NamedTuple):
         )
 
 
-def _log_probabilities(mode: ModeScorer, queries: LongArray) -> Tensor:
+def _log_probabilities(mode: ModeScorer, block: Block) -> Tensor:
     """log softmax(scores / T) over all candidates, known answers and what is no candidate at -inf: (b, N_e)."""
 
     def cells(places: tuple[LongArray, LongArray]) -> tuple[Tensor, ...]:
-        return tuple(torch.from_numpy(each).to(block.device) for each in places)
+        return tuple(map(block.put, places))
 
-    scorer = mode.scorer
-    heads, relations = (torch.from_numpy(column.copy()).to(scorer.like.device) for column in queries.T)
-    block = scorer.like.new_empty(len(queries), scorer.n_entities)
-    scorer.prepare(heads, relations)(0, scorer.n_entities, block)
-    block[cells(mode.candidates.self_answers(queries))] = -torch.inf
-    block.div_(mode.temperature)
-    block.sub_(block.logsumexp(1, keepdim=True))
-    block[cells(known_cells(queries, mode.data.filter_index))] = -torch.inf
-    return block
+    ((_, logs),) = block.scores()
+    logs[cells(mode.candidates.self_answers(block.queries))] = -torch.inf
+    logs.div_(mode.temperature)
+    logs.sub_(logs.logsumexp(1, keepdim=True))
+    logs[cells(known_cells(block.queries, mode.data.filter_index))] = -torch.inf
+    return logs
 
 
 def _log_places(data: Dataset, queries: LongArray) -> Tensor:
     """log(n + 1) of each query, n the number of its known answers: (b,), float64."""
     counts, places = data.filter_index.counts, data.filter_index.find(queries[:, 0], queries[:, 1])
     return torch.from_numpy(np.log1p(np.where(places >= 0, counts[places], 0)))
-
-
-def _block_size(scorer: Scorer, memory: int) -> int:
-    """Queries per block: scores, a copy for the exponentials and the comparison live at once."""
-    per_query = 4 * scorer.n_entities * scorer.like.element_size() + scorer.bytes_per_query
-    return max(1, min(memory // 2, 4 * BLOCK_BYTES) // per_query)
 
 
 def _to_facts(

@@ -22,8 +22,9 @@ from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset
 from kgem.errors import InputError
 from kgem.evaluate.averaging import AverageScorer, BlendScorer
+from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer, TableScorer
 from kgem.evaluate.metrics import Evaluation, breakdown
-from kgem.evaluate.ranking import MEMORY, OnProgress, Scorer, TableScorer, rank
+from kgem.evaluate.ranking import rank
 from kgem.files.store import Store, read_store, write_store
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Posterior

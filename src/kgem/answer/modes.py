@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kgem.answer.candidates import Candidates
     from kgem.data.dataset import Dataset
-    from kgem.evaluate.ranking import Scorer
+    from kgem.evaluate.blocks import Scorer
     from kgem.model.embeddings import Embeddings
 
 __all__ = ["AUTO", "MODES", "ModeScorer"]

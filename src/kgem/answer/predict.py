@@ -25,12 +25,11 @@ from torch import Tensor
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray, Vocabulary
 from kgem.errors import InputError
-from kgem.evaluate.ranking import Scorer, known_cells
+from kgem.evaluate.blocks import Block, Blocks, Scorer, known_cells
 
 __all__ = ["MEANING", "Answer", "Prediction", "Query", "predict_many"]
 
 INTERVAL = ((0.05, math.floor), (0.95, math.ceil))  # credible: quantiles over samples of q, rounded outwards
-BLOCK_BYTES = 64 * 2**20  # scores of all samples for a block of queries
 COUNTED = 32  # answers up to which it is faster to count those above each than to sort
 
 Cells = tuple[LongArray, LongArray]  # rows and columns
@@ -125,10 +124,9 @@ def predict_many(
     answered: list[Prediction | None] = [None] * len(queries)
     entity_places = [i for i, what in enumerate(asked) if what != "relation"]
     ids = np.array([_entity_query(mode.data, queries[i]) for i in entity_places], dtype=np.int64).reshape(-1, 2)
-    for start in range(0, len(ids), asking.block):
-        places = entity_places[start : start + asking.block]
-        predictions = asking.entities([queries[i] for i in places], ids[start : start + asking.block])
-        for place, prediction in zip(places, predictions, strict=True):
+    for block in asking.blocks(ids):
+        places = [entity_places[i] for i in block.places.tolist()]
+        for place, prediction in zip(places, asking.entities([queries[i] for i in places], block), strict=True):
             answered[place] = prediction
     for place in (i for i, what in enumerate(asked) if what == "relation"):
         answered[place] = asking.relations(queries[place])
@@ -153,21 +151,19 @@ class _Asking:
     new_only: bool
     ranges: bool
 
-    @property
-    def block(self) -> int:
-        """Questions per block."""
-        scorer, tables = self.mode.scorer, 2 + len(self._sample_scorers)
-        return max(1, BLOCK_BYTES // (tables * scorer.n_entities * scorer.like.element_size()))
+    def blocks(self, ids: LongArray) -> Blocks:
+        """Questions (n, 2) with reciprocal relations, as many at a time as leave room for the scores of all samples."""
+        return Blocks(self.mode.scorer, ids, gather=False, whole=True, tables=1 + len(self._sample_scorers))
 
     @cached_property
     def _sample_scorers(self) -> Sequence[Scorer]:
         return self.mode.sample_scorers() if self.ranges or self.mode.averages_samples else ()
 
     @torch.no_grad()
-    def entities(self, queries: Sequence[Query], ids: LongArray) -> list[Prediction]:
-        """Answers to a block of (h, r, ?), given as ids (b, 2) with reciprocal relations."""
-        data = self.mode.data
-        logs, sampled = self._logs(ids)
+    def entities(self, queries: Sequence[Query], block: Block) -> list[Prediction]:
+        """Answers to a block of (h, r, ?)."""
+        data, ids = self.mode.data, block.queries
+        logs, sampled = self._logs(block)
         entropy = -(logs.exp() * logs).nan_to_num(0.0).sum(1)
         hidden = known_cells(ids, data.filter_index) if self.new_only else None
         picked = self._pick(logs, sampled, hidden)
@@ -183,33 +179,31 @@ class _Asking:
         data = self.mode.data
         head, tail = data.entities.id(str(query.head)), data.entities.id(str(query.tail))
         ids = np.stack([np.full(data.n_relations, head), np.arange(data.n_relations)], axis=1)
-        blocks = []
-        for start in range(0, len(ids), self.block):
-            logs, sampled = self._logs(ids[start : start + self.block])
-            blocks.append((logs[None, :, tail], None if sampled is None else sampled[:, None, :, tail]))
-        every = torch.cat([logs for logs, _ in blocks], 1)  # (1, N_r)
-        sampled_blocks = [sampled for _, sampled in blocks if sampled is not None]
+        parts = []
+        for block in self.blocks(ids):
+            logs, sampled = self._logs(block)
+            parts.append((logs[None, :, tail], None if sampled is None else sampled[:, None, :, tail]))
+        every = torch.cat([logs for logs, _ in parts], 1)  # (1, N_r)
+        sampled_parts = [sampled for _, sampled in parts if sampled is not None]
         splits = self._splits(ids, [[tail]] * len(ids))
         known = {(0, relation): split for (relation, _), split in splits.items()}
         found = np.array([relation for _, relation in known], dtype=np.int64)
         hidden = (np.zeros_like(found), found) if self.new_only else None
-        picked = self._pick(every, torch.cat(sampled_blocks, 2) if sampled_blocks else None, hidden)
+        picked = self._pick(every, torch.cat(sampled_parts, 2) if sampled_parts else None, hidden)
         return self._to_prediction(query, data.relations, data.relation_counts, picked, 0, None, known)
 
-    def _logs(self, ids: LongArray) -> tuple[Tensor, Tensor | None]:
+    def _logs(self, block: Block) -> tuple[Tensor, Tensor | None]:
         """Log probabilities in this mode (b, N_e) and, where wanted, under every sample of q (S, b, N_e)."""
-        heads, relations = self._put(ids[:, 0]), self._put(ids[:, 1])
-        mode, scorer = self.mode, self.mode.scorer
-        never = tuple(map(self._put, mode.candidates.self_answers(ids)))
-        sampled = scorer.like.new_empty(len(self._sample_scorers), len(ids), scorer.n_entities)
+        mode, n = self.mode, self.mode.scorer.n_entities
+        never = tuple(map(block.put, mode.candidates.self_answers(block.queries)))
+        sampled = block.buffer.new_empty(len(self._sample_scorers), len(block.queries), n)
         for sample, out in zip(self._sample_scorers, sampled, strict=True):
-            sample.prepare(heads, relations)(0, scorer.n_entities, out)
+            sample.prepare(*block.ids)(0, n, out)
         if mode.averages_samples:
             average = sampled.softmax(2).mean(0)
             scores = average.clamp_min_(torch.finfo(average.dtype).tiny).log_()
         else:
-            scores = scorer.like.new_empty(len(ids), scorer.n_entities)
-            scorer.prepare(heads, relations)(0, scorer.n_entities, scores)
+            ((_, scores),) = block.scores()
         scores[never] = -torch.inf
         logs = scores.div_(mode.temperature).log_softmax(1)
         if not self.ranges:

@@ -6,7 +6,8 @@ import numpy as np
 
 from kgem.answer.predict import Query
 from kgem.data.dataset import Dataset, IntArray
-from kgem.evaluate.ranking import Scorer, rank
+from kgem.evaluate.blocks import Scorer
+from kgem.evaluate.ranking import rank
 
 __all__ = ["good_questions"]
 

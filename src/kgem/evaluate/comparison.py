@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
+from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer
 from kgem.evaluate.metrics import Metrics, summarise
-from kgem.evaluate.ranking import MEMORY, OnProgress, Scorer, rank
+from kgem.evaluate.ranking import rank
 
 __all__ = ["Difference", "bootstrap_interval", "check_same_facts", "compare_values", "rank_facts"]
 

@@ -22,7 +22,8 @@ from kgem.errors import ConfigError
 from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
-from kgem.evaluate.ranking import Scorer, rank
+from kgem.evaluate.blocks import Scorer
+from kgem.evaluate.ranking import rank
 from kgem.train.optimizer import OPTIMIZERS
 from kgem.train.phases import PHASES, FitResult, OnEpoch, ThreePhases
 from kgem.train.point_estimate import EpochRecord, default_batch_size
