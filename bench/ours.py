@@ -16,7 +16,8 @@ from bench.protocol import THREADS, Channel, current_bytes, peak_bytes, reset_pe
 from kgem.config import EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import QueryIndex, reciprocal
-from kgem.evaluate.ranking import MEMORY, rank
+from kgem.evaluate.blocks import MEMORY
+from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, SoftmaxObjective
 from kgem.model.prior import Prior, Strengths

@@ -24,8 +24,7 @@ import numpy as np
 import torch
 
 from bench.workers import ROOT, WorkerFailed
-from kgem.answer.fitted import affordable_samples
-from kgem.answer.model import Model
+from kgem.answer.model import Model, affordable_samples
 from kgem.config import Config
 from kgem.data.dataset import Dataset, IntArray
 from kgem.data.index import Vocabulary

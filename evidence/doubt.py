@@ -21,11 +21,11 @@ from evidence.documents import Document
 from evidence.naming import about, stem
 from evidence.origin import evidence
 from evidence.tables import Table
-from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
+from kgem.evaluate.blocks import Scorer, TableScorer, known_cells
 from kgem.evaluate.calibration import ece_by_chance, measure
 from kgem.evaluate.metrics import frequency_bin, frequency_names
-from kgem.evaluate.ranking import Scorer, TableScorer, known_cells
 
 __all__ = ["KIND", "area_under_roc", "calibration_document", "calibration_table", "doubt", "doubt_table"]
 

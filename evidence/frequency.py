@@ -15,12 +15,12 @@ from evidence.naming import about
 from evidence.origin import evidence
 from evidence.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
 from evidence.tables import Table
-from kgem.answer.comparison import bootstrap_interval
 from kgem.answer.model import Model
 from kgem.errors import InputError
+from kgem.evaluate.comparison import bootstrap_interval
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 from kgem.evaluate.ranking import rank
-from kgem.report.figures import ProportionalFit, fit_strengths
+from kgem.evaluate.strength_laws import ProportionalFit, fit_strengths
 
 __all__ = ["KIND", "Load", "by_frequency", "frequency_table", "groups", "slope_table"]
 

@@ -16,8 +16,8 @@ from evidence.cells import CARRIED_OUT, KIND, Cell, differing_settings, is_idle
 from evidence.documents import VERSION, make_folder, write_json
 from evidence.origin import machine, now, versions
 from evidence.settled import settled_of
-from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset
 from kgem.errors import Damaged, FitError, InputError
@@ -74,7 +74,7 @@ class Maker:
         strength = asdict(cell.strength(self.base)) | {"value": model.config.pretrain.strength}
         return {
             **({"strength": strength} if conventional else {}),
-            **self._measured(model, ("point",) if conventional else MODES),
+            **self._measured(model, ("point",) if conventional else tuple(MODES)),
             "epochs": dict(model.provenance["epochs"]),
             "seconds": model.provenance["seconds"],
             **({} if conventional else settled_of(model.provenance)),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from evidence.documents import Document
 from evidence.rows import LABELS
-from kgem.report.figures import ProportionalFit, strengths_figure
+from kgem.evaluate.strength_laws import ProportionalFit
+from kgem.report.figures import strengths_figure
 from kgem.report.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, empty_figure, style
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from driving import exhaust
 from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig
 from kgem.data.dataset import Dataset
 from kgem.evaluate.averaging import AverageScorer
+from kgem.evaluate.blocks import Scorer
 from kgem.evaluate.metrics import summarise
-from kgem.evaluate.ranking import Scorer, rank
+from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
 from kgem.model.generate import Planted, generate, save
 from kgem.model.scores import get_score

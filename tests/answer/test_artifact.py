@@ -15,8 +15,8 @@ import torch
 
 import kgem
 from kgem.answer.artifact import KIND, VERSION
-from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
 from kgem.errors import ArtifactError, Damaged

@@ -36,7 +36,8 @@ def test_fewer_facts_are_the_first_of_all() -> None:
 def test_a_view_has_what_the_parts_say() -> None:
     model = random_model()
     label = model.data.entities[2]
-    view = entity_view(model, label, facts=3, expected=5, neighbours=4)
+    strengths = model.strengths.entities.array
+    view = entity_view(model.mode_scorer(), strengths, label, facts=3, expected=5, neighbours=4)
     assert view.frequency == model.data.entity_counts[2] and view.strength == model.strengths.entities[label]
     below = [each for _, each in model.strengths.entities.items() if each <= view.strength]
     assert view.strength_quantile == len(below) / model.data.n_entities
@@ -46,5 +47,6 @@ def test_a_view_has_what_the_parts_say() -> None:
 
 
 def test_an_unknown_entity_is_an_error() -> None:
+    model = random_model()
     with pytest.raises(UnknownLabel):
-        entity_view(random_model(), "nobody")
+        entity_view(model.mode_scorer(), model.strengths.entities.array, "nobody")

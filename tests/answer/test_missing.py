@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from kgem.answer import missing as module
-from kgem.answer.fitted import MODES
-from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
+from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
+from kgem.evaluate import blocks
 from obvious import random_graph
 from small_models import candidates, loopless_graph, probabilities, random_model
 
@@ -47,11 +47,11 @@ def ids(model: Model, fact: ScoredFact) -> Triple:
 def test_missing_facts_against_all_of_them(
     mode: str, block: int, graph: Callable[[], Dataset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     model = random_model(graph())
     wanted = everything_missing(model, mode)
     best = sorted(wanted, key=lambda fact: -wanted[fact][0])[:40]
-    found = missing_facts(model, 40, mode=mode)
+    found = model.missing_facts(40, mode=mode)
     assert [ids(model, fact) for fact in found] == best
     np.testing.assert_allclose([fact.share for fact in found], [wanted[f][0] for f in best], rtol=1e-8)
     np.testing.assert_allclose([fact.probability for fact in found], [wanted[f][1] for f in best], rtol=1e-8)
@@ -70,7 +70,7 @@ def test_a_missing_fact_has_the_probability_of_its_prediction() -> None:
 def test_all_missing_facts_each_once_and_none_twice() -> None:
     model = random_model(loopless_graph())
     wanted = everything_missing(model, "point")
-    found = [ids(model, fact) for fact in missing_facts(model, 10**6)]
+    found = [ids(model, fact) for fact in model.missing_facts(10**6)]
     assert len(found) == len(set(found)) and set(found) == set(wanted)
     assert {r for h, r, t in found if h == t} == {2, 3}  # those that training often has from an entity to itself
 
@@ -84,9 +84,9 @@ def test_some_relations_only_and_progress() -> None:
     assert heard[-1][0] == heard[-1][1] > 0
     with pytest.raises(UnknownLabel):
         model.missing_facts(relations=["r77"])
-    for call in (missing_facts, doubtful_facts):
+    for call in (model.missing_facts, model.doubtful_facts):
         with pytest.raises(InputError, match="at least one"):
-            call(model, 0)
+            call(0)
 
 
 def test_questions_about_some_entities_only() -> None:
@@ -115,14 +115,6 @@ def test_doubtful_facts_of_some_relations_only() -> None:
     everything = [fact for fact in model.doubtful_facts(10**6) if fact.relation in ("r1", "r3")]
     assert found == everything[:10] and len(found) == 10
     assert model.doubtful_facts(10, relations=[]) == []
-
-
-def test_blocks_obey_the_memory_limit() -> None:
-    scorer = random_model().scorer("point")
-    row = 4 * scorer.n_entities * 8 + scorer.bytes_per_query
-    assert module._block_size(scorer, 0) == 1
-    assert module._block_size(scorer, 2 * 10 * row) == 10
-    assert module._block_size(scorer, 2**40) * row <= 4 * module.BLOCK_BYTES
 
 
 @pytest.mark.parametrize("splits", [("train", "valid", "test"), ("train",)])

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from kgem.answer import fitted as module
-from kgem.answer.fitted import MODES, affordable_samples
+from kgem.answer import model as module
+from kgem.answer.model import affordable_samples
+from kgem.answer.modes import MODES
 from kgem.errors import DatasetError, InputError, UnknownLabel
 from kgem.evaluate.averaging import AverageScorer, BlendScorer
-from kgem.evaluate.ranking import TableScorer
+from kgem.evaluate.blocks import TableScorer
 from kgem.model.posterior import Posterior
 from obvious import random_graph
 from small_models import random_model

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from kgem.answer import predict as module
-from kgem.answer.fitted import MODES
-from kgem.answer.predict import MEANING, Query, predict_many
+from kgem.answer.modes import MODES
+from kgem.answer.predict import MEANING, Query
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
+from kgem.evaluate import blocks
 from kgem.evaluate.ranking import rank
 from obvious import MODES as SCORE_MODES
 from obvious import random_graph
@@ -47,7 +48,7 @@ def test_tails_against_brute_force(mode: str, graph: Callable[[], Dataset]) -> N
 @pytest.mark.parametrize("mode", MODES)
 def test_an_entity_answers_a_question_about_itself_only_where_training_has_such_facts(mode: str) -> None:
     model = random_model(loopless_graph())
-    assert model.loops.tolist() == [False, False, True, True]
+    assert model.candidates.loops.tolist() == [False, False, True, True]
     assert "e7" in [a.label for a in model.predict(head="e7", relation="r1", top=99, mode=mode)]  # training has it
     for relation, listed in (("r0", False), ("r1", False), ("r2", True), ("r3", True)):
         for question in ({"head": "e3", "relation": relation}, {"relation": relation, "tail": "e3"}):
@@ -156,14 +157,14 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         Query("e4", "r3"),
         Query("e5", "r3"),
     ]
-    whole = predict_many(model, queries, top=5)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 1)
-    for one, other, query in zip(whole, predict_many(model, queries, top=5), queries, strict=True):
+    whole = model.predict_many(queries, top=5)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
+    for one, other, query in zip(whole, model.predict_many(queries, top=5), queries, strict=True):
         assert one.query == other.query == query
         assert [a.label for a in one] == [a.label for a in other]
         np.testing.assert_allclose([a.probability for a in one], [a.probability for a in other], rtol=1e-12)
         assert [(a.rank_low, a.rank_high) for a in one] == [(a.rank_low, a.rank_high) for a in other]
-    assert predict_many(model, []) == []
+    assert model.predict_many([]) == []
 
 
 def test_without_uncertainty_only_the_mode_is_asked() -> None:
@@ -187,19 +188,6 @@ def test_scorers_of_modes_rank_as_predictions_are_ordered() -> None:
         assert [labels.index(label) + 1 for label in data.entities] == ranks.tolist()
 
 
-def test_similar_entities_by_cosine() -> None:
-    model = random_model()
-    for mode in MODES:
-        table = model.point.entities if mode in ("point", "blend") else model.posterior.entities.mean
-        unit = table / table.norm(dim=1, keepdim=True)
-        cosines = (unit @ unit[4]).tolist()
-        others = sorted((i for i in range(len(cosines)) if i != 4), key=lambda i: -cosines[i])
-        found = model.similar("e4", top=5, mode=mode)
-        assert [s.label for s in found] == [f"e{i}" for i in others[:5]]
-        np.testing.assert_allclose([s.cosine for s in found], [cosines[i] for i in others[:5]], rtol=1e-9)
-        assert len(model.similar("e4", top=999)) == model.data.n_entities - 1
-
-
 def test_wrong_questions_are_explained() -> None:
     model = random_model(random_graph(30))
     with pytest.raises(UnknownLabel, match="did you mean 'e17'"):
@@ -213,8 +201,6 @@ def test_wrong_questions_are_explained() -> None:
         model.predict("e1", "r1", top=0)
     with pytest.raises(InputError, match="one of auto, point, mean, bayes"):
         model.predict("e1", "r1", mode="median")
-    with pytest.raises(UnknownLabel, match="did you mean"):
-        model.similar("e 17")
 
 
 def test_predictions_are_sequences_and_json() -> None:

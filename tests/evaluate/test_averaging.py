@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kgem.evaluate import averaging
 from kgem.evaluate.averaging import AverageScorer, BlendScorer
-from kgem.evaluate.ranking import Scorer
+from kgem.evaluate.blocks import Scorer
 from obvious import MODES, random_embeddings, random_graph
 
 

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from kgem.data.dataset import Dataset
 from kgem.data.index import QueryIndex
-from kgem.evaluate import ranking
+from kgem.evaluate import blocks as module
+from kgem.evaluate.blocks import Blocks, TableScorer
 from kgem.evaluate.metrics import summarise
-from kgem.evaluate.ranking import Ranks, TableScorer, rank
+from kgem.evaluate.ranking import Ranks, rank
 from kgem.model.embeddings import Embeddings
 from obvious import MODES, random_embeddings, random_graph
 
@@ -101,11 +102,11 @@ def test_a_small_limit_makes_ranges_of_entities() -> None:
     data = random_graph(n_entities=300, n_relations=3, n_facts=3000)
     scorer = TableScorer(random_embeddings(data, "complex"))
     for memory in (1, 1000, 20_000, 10**5):
-        plan = ranking.Plan.fit(scorer, memory)
-        ranges = list(plan.ranges(300))
+        ranges = Blocks(scorer, TEST, memory).ranges
         assert len(ranges) > 1
         assert [i for start, stop in ranges for i in range(start, stop)] == list(range(300))
-    assert ranking.Plan.fit(scorer, 2**30).entities == 300
+    assert Blocks(scorer, TEST, 2**30).entities == 300
+    assert Blocks(scorer, TEST, 1, whole=True).ranges == [(0, 300)]
 
 
 @pytest.mark.parametrize("n_entities", [14_541, 40_943, 2_000_000, 10**9])
@@ -113,10 +114,10 @@ def test_a_small_limit_makes_ranges_of_entities() -> None:
 def test_blocks_fit_under_the_limit(n_entities: int, memory: int) -> None:
     scorer = CountingScorer(torch.zeros(1, 1))
     scorer.n_entities, scorer.bytes_per_query, scorer.bytes_per_entity = n_entities, 3200, 808
-    plan = ranking.Plan.fit(scorer, memory)
-    blocks = 3 * 4 * plan.queries * plan.entities
-    assert blocks + 3200 * plan.queries + 808 * plan.entities < 0.7 * memory
-    assert plan.entities <= ranking.MAX_ENTITIES  # float32 counts exactly to there
+    blocks = Blocks(scorer, TEST, memory)
+    scores = 3 * 4 * blocks.queries * blocks.entities
+    assert scores + 3200 * blocks.queries + 808 * blocks.entities < 0.7 * memory
+    assert blocks.entities <= module.MAX_ENTITIES  # float32 counts exactly to there
 
 
 class CountingScorer:

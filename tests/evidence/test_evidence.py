@@ -19,10 +19,10 @@ from evidence.results_page import results_page
 from evidence.tables import STUDENT, half_width, with_interval
 
 from evidence import apart, cost, pictures, together
-from kgem.answer.comparison import bootstrap_interval
-from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.errors import InputError
+from kgem.evaluate.comparison import bootstrap_interval
 from kgem.evaluate.metrics import FREQUENCY_BINS
 from kgem.evaluate.ranking import rank
 from kgem.model.prior import Strengths

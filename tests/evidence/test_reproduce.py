@@ -25,8 +25,8 @@ from evidence.settled import SETTLED, complete, settled_table
 from evidence.table1 import aims, details, table1, write_tables
 from evidence.tables import mean_and_spread
 
-from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import Damaged, InputError
 from kgem.runs.fitting import Prepared, settings

@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 
 from kgem.errors import InputError
 from kgem.evaluate.calibration import reliability
+from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report.figures import (
     counts_figure,
     elbo_figure,
     figure_svg,
-    fit_strengths,
     learning_curves,
     reliability_figure,
     save_figure,
@@ -119,20 +119,6 @@ def test_saving_refuses_what_it_cannot_do_and_leaves_files_alone(tmp_path: Path)
     with pytest.raises(InputError, match="cannot be written"):
         save_figure(FIGURES["counts"](), tmp_path / "missing" / "a.svg")
     assert not list(tmp_path.iterdir())
-
-
-def test_fit_is_least_squares_in_log_space() -> None:
-    x, y = np.log(np.maximum(COUNTS, 1)), np.log(STRENGTHS)
-    fit = fit_strengths(STRENGTHS, COUNTS)
-    slope, height = np.polyfit(x, y, 1)
-    assert fit.slope == pytest.approx(slope)
-    assert fit.scale == pytest.approx(math.exp(height))
-    grid = np.geomspace(0.01, 100, 100_001)
-    errors = ((y - x) ** 2).sum() - 2 * np.log(grid) * (y - x).sum() + len(x) * np.log(grid) ** 2
-    assert fit.c == pytest.approx(grid[errors.argmin()], rel=1e-3)
-    exact = fit_strengths([6.0, 15.0, 30.0], [2, 5, 10])
-    assert (exact.c, exact.slope) == pytest.approx((3, 1))
-    assert math.isnan(fit_strengths([1.0, 4.0], [7, 7]).slope)
 
 
 def test_strengths_show_points_lines_and_their_numbers() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import kgem
-from kgem.answer.fitted import MODES
+from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError, DatasetError
 from kgem.evaluate import validation as validating

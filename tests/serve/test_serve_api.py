@@ -110,7 +110,9 @@ def test_a_relation_of_a_large_graph_has_no_intervals(
 
 def test_an_entity_as_a_whole(client: Client, explorer: Explorer) -> None:
     for label in ("e10", *HOSTILE):
-        assert same(get(client, "entity", label=label, limit=3), entity_view(explorer.model, label, facts=3).to_dict())
+        strengths = explorer.model.strengths.entities.array
+        view = entity_view(explorer.model.mode_scorer(), strengths, label, facts=3)
+        assert same(get(client, "entity", label=label, limit=3), view.to_dict())
 
 
 def test_similar_entities(client: Client, explorer: Explorer) -> None:

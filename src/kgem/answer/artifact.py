@@ -1,12 +1,13 @@
-"""A fitted model on disk: safetensors, JSON and a manifest with hashes (docs/files.md)."""
+"""Between a fitted model and its files: the tensors and documents of a graph and of tables (docs/files.md)."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -14,11 +15,10 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from kgem.answer.fitted import MODES, Fitted
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset, Vocabulary
 from kgem.errors import ArtifactError, Damaged, InputError
-from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
+from kgem.files.store import MANIFEST, Store, is_store
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Strengths
@@ -27,23 +27,23 @@ from kgem.model.scores import SCORES, Score
 __all__ = [
     "KIND",
     "VERSION",
+    "check_overwriting",
+    "explain_damage",
     "find_model",
     "graph_documents",
     "graph_tensors",
     "read_graph",
-    "read_model",
-    "write_model",
+    "read_tables",
+    "table_tensors",
+    "versions",
 ]
 
 KIND, VERSION = "kgem-model", 1
 SIDES = ("entities", "relations")
-_ANEW = "restore the folder from a copy, or fit again"
-
-F = TypeVar("F", bound=Fitted)
 
 
-def write_model(model: Fitted, folder: Path, *, force: bool = False) -> None:
-    """Write a model, whole or not at all. Only an older model gives way, and only with `force`."""
+def check_overwriting(folder: Path, force: bool) -> None:
+    """An error if a model may not be written there: only an older model gives way, and only with `force`."""
     occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if occupied and not force:
         raise ArtifactError(
@@ -52,7 +52,6 @@ def write_model(model: Fitted, folder: Path, *, force: bool = False) -> None:
     if occupied and is_store(folder) and _kind(folder) != KIND:
         remedy = "choose another folder"
         raise ArtifactError("is not a model; it is not overwritten", where=str(folder), remedy=remedy)
-    write_store(folder, _tensors(model), _documents(model), kind=KIND, version=VERSION)
 
 
 def find_model(folder: Path) -> Path:
@@ -69,35 +68,14 @@ def find_model(folder: Path) -> Path:
     return folder
 
 
-def read_model(folder: Path, make: type[F], device: str | torch.device = "cpu") -> F:
-    """The model in this folder, or in this run folder; everything is checked before anything is used."""
-    place = find_model(folder)
-    store = read_store(place, kind=KIND, version=VERSION)
+@contextmanager
+def explain_damage(place: Path) -> Iterator[None]:
+    """Whatever goes wrong while sound files are made into a model is told as damage to its folder."""
     try:
-        return _model(store, place, make, torch.device(device))
+        yield
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError, InputError) as error:
-        what = f"its files do not make a model: {_said(error)}"
-        raise Damaged(what, where=str(place), remedy=_ANEW) from error
-
-
-def _kind(folder: Path) -> str | None:
-    try:
-        return str(json.loads((folder / MANIFEST).read_bytes())["kind"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _tensors(model: Fitted) -> dict[str, Tensor]:
-    """All tables by "file/name"."""
-    q = model.posterior
-    groups: dict[str, dict[str, Tensor]] = {
-        "point": dict(zip(SIDES, model.point.tables(), strict=True)),
-        "mean": {"entities": q.entities.mean, "relations": q.relations.mean},
-        "log_std": {"entities": q.entities.log_std, "relations": q.relations.log_std},
-        "strengths": dict(zip(SIDES, model.learned, strict=True)),
-    }
-    named = {f"{group}/{name}": tensor for group, tables in groups.items() for name, tensor in tables.items()}
-    return named | graph_tensors(model.data)
+        what = f"its files do not make a model: {_describe(error)}"
+        raise Damaged(what, where=str(place), remedy="restore the folder from a copy, or fit again") from error
 
 
 def graph_tensors(data: Dataset) -> dict[str, Tensor]:
@@ -111,54 +89,6 @@ def graph_documents(data: Dataset) -> dict[str, Any]:
         "dataset": {"name": data.name, "sha256": data.content_hash},
         "vocabulary": {"entities": list(data.entities), "relations": list(data.relations)},
     }
-
-
-def _documents(model: Fitted) -> dict[str, Any]:
-    graph = graph_documents(model.data)
-    return {
-        "model": {
-            "config": model.config.model_dump(mode="json"),
-            "mode": model.mode,
-            "validation": dict(model.validation),
-            "temperatures": dict(model.temperatures),
-            "n_samples": model.n_samples,
-            "metrics": dict(model.metrics),
-            "provenance": dict(model.provenance),
-            "dataset": graph["dataset"],
-            "versions": {
-                "python": platform.python_version(),
-                "torch": str(torch.__version__),
-                "numpy": np.__version__,
-                "safetensors": safetensors.__version__,
-            },
-        },
-        "vocabulary": graph["vocabulary"],
-    }
-
-
-def _model(store: Store, place: Path, make: type[F], device: torch.device) -> F:
-    document, tensors = store.documents["model"], store.tensors
-    config = Config.model_validate_json(json.dumps(document["config"]))
-    data = read_graph(store, document["dataset"])
-    pairs = {group: _pair(tensors, group, device) for group in ("point", "mean", "log_std", "strengths")}
-    score = _score(config.model.score, place)
-    _check_shapes(pairs, data, config, score)
-    if document["mode"] not in MODES or int(document["n_samples"]) < 1:
-        raise ValueError(f"mode {document['mode']!r}, {document['n_samples']} samples")
-    q = Posterior(*(Gaussian(m, s) for m, s in zip(pairs["mean"], pairs["log_std"], strict=True)))
-    return make(
-        data=data,
-        config=config,
-        point=Embeddings(score, *pairs["point"], n_relations=data.n_relations),
-        posterior=q,
-        learned=Strengths(*pairs["strengths"]),
-        mode=document["mode"],
-        validation={str(mode): float(mrr) for mode, mrr in document["validation"].items()},
-        temperatures={str(mode): float(t) for mode, t in document["temperatures"].items()},
-        n_samples=int(document["n_samples"]),
-        metrics=dict(document["metrics"]),
-        provenance=dict(document["provenance"]),
-    )
 
 
 def read_graph(store: Store, recorded: Mapping[str, str]) -> Dataset:
@@ -176,6 +106,48 @@ def read_graph(store: Store, recorded: Mapping[str, str]) -> Dataset:
     if data.content_hash != recorded["sha256"]:
         raise ValueError("facts and labels are not those of the graph that is recorded")
     return data
+
+
+def table_tensors(point: Embeddings, posterior: Posterior, learned: Strengths) -> dict[str, Tensor]:
+    """All tables by "file/name"."""
+    q = posterior
+    groups = {
+        "point": point.tables(),
+        "mean": (q.entities.mean, q.relations.mean),
+        "log_std": (q.entities.log_std, q.relations.log_std),
+        "strengths": learned,
+    }
+    return {
+        f"{group}/{side}": tensor for group, pair in groups.items() for side, tensor in zip(SIDES, pair, strict=True)
+    }
+
+
+def read_tables(
+    store: Store, place: Path, data: Dataset, config: Config, device: torch.device
+) -> tuple[Embeddings, Posterior, Strengths]:
+    """What `table_tensors` wrote; a ValueError if the shapes are not those of this graph and these settings."""
+    pairs = {group: _pair(store.tensors, group, device) for group in ("point", "mean", "log_std", "strengths")}
+    score = _score(config.model.score, place)
+    _check_shapes(pairs, data, config, score)
+    q = Posterior(*(Gaussian(m, s) for m, s in zip(pairs["mean"], pairs["log_std"], strict=True)))
+    return Embeddings(score, *pairs["point"], n_relations=data.n_relations), q, Strengths(*pairs["strengths"])
+
+
+def versions() -> dict[str, str]:
+    """Of what a model was made with."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "safetensors": safetensors.__version__,
+    }
+
+
+def _kind(folder: Path) -> str | None:
+    try:
+        return str(json.loads((folder / MANIFEST).read_bytes())["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _score(name: str, place: Path) -> Score:
@@ -200,7 +172,7 @@ def _check_shapes(pairs: Mapping[str, tuple[Tensor, Tensor]], data: Dataset, con
                 raise ValueError(f"{group}/{side} has the shape {tuple(tensor.shape)} instead of {wanted}")
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{error.args[0]} is missing"
     return error.what if isinstance(error, InputError) else str(error).splitlines()[0]

@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from kgem.answer.fitted import Fitted
 from kgem.answer.missing import ScoredFact, missing_facts
-from kgem.answer.predict import Similar, similar
+from kgem.answer.modes import ModeScorer
+from kgem.answer.similar import Similar, find_similar
 from kgem.data.dataset import SPLITS, Dataset
 from kgem.errors import InputError
 
@@ -45,21 +46,27 @@ class EntityView:
 
 
 def entity_view(
-    model: Fitted, entity: str, *, facts: int = 100, expected: int = 20, neighbours: int = 10, mode: str = "auto"
+    mode: ModeScorer,
+    strengths: npt.NDArray[np.float64],
+    entity: str,
+    *,
+    facts: int = 100,
+    expected: int = 20,
+    neighbours: int = 10,
 ) -> EntityView:
-    """What is known and expected of an entity, at most as much of each as is asked for."""
-    place = model.data.entities.id(entity)
-    strengths = model.strengths.entities.array
-    known, total = facts_of(model.data, entity, facts)
+    """What is known and expected of an entity, at most as much of each as is asked for; strengths are (N_e,)."""
+    data = mode.data
+    place = data.entities.id(entity)
+    known, total = facts_of(data, entity, facts)
     return EntityView(
         label=entity,
-        frequency=int(model.data.entity_counts[place]),
+        frequency=int(data.entity_counts[place]),
         strength=float(strengths[place]),
         strength_quantile=float((strengths <= strengths[place]).mean()),
         facts=tuple(known),
         total_facts=total,
-        expected=tuple(missing_facts(model, expected, mode=mode, about=[entity])),
-        similar=tuple(similar(model, entity, neighbours, mode)) if model.data.n_entities > 1 else (),
+        expected=tuple(missing_facts(mode, expected, about=[entity])),
+        similar=tuple(find_similar(mode, entity, neighbours)) if data.n_entities > 1 else (),
     )
 
 

@@ -15,7 +15,7 @@ hundred right answers would look improbable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -24,18 +24,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kgem.answer.fitted import Fitted
+from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 from kgem.data.index import fact_keys
 from kgem.errors import InputError
-from kgem.evaluate.contest import Moments, parts
-from kgem.evaluate.ranking import MEMORY, Scorer, known_cells
+from kgem.evaluate.blocks import MEMORY, Block, Blocks, OnProgress, known_cells
+from kgem.evaluate.softmax import log_probabilities, split_competitions
 
 __all__ = ["ScoredFact", "doubtful_facts", "missing_facts"]
 
-BLOCK_BYTES = 32 * 2**20  # of scores at a time, if memory allows
-
-Progress = Callable[[int, int], None]
 Floats = npt.NDArray[np.float64]
 
 
@@ -58,82 +55,68 @@ class ScoredFact:
 
 @torch.no_grad()
 def missing_facts(
-    model: Fitted,
+    mode: ModeScorer,
     top: int = 1000,
     relations: Sequence[str] | None = None,
-    mode: str = "auto",
     *,
     about: Sequence[str] | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[ScoredFact]:
     """The most probable facts that no split has, among the answers to all questions that training has.
 
     `relations` narrows it to some, `about` to questions that name one of some entities. Scores are made in blocks of at
-    most about `memory` bytes; progress hears (questions done, of all).
+    most about `memory` bytes; on_progress hears (questions done, of all).
     """
     _check_top(top)
-    data, index = model.data, model.data.query_index
+    data, index, scorer = mode.data, mode.data.query_index, mode.scorer
     queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
     if relations is not None:
         queries = queries[np.isin(queries[:, 1] % data.n_relations, data.relations.ids(relations))]
     if about is not None:
         queries = queries[np.isin(queries[:, 0], data.entities.ids(about))]
-    scorer, temperature = model.scorer(mode), model.temperature(mode)
-    size = _block_size(scorer, memory)
     best = _Best.none(scorer.like, 2 * top)  # a fact may come twice, once from each side
-    for start in range(0, len(queries), size):
-        block = queries[start : start + size]
-        logs = _log_probabilities(scorer, model, block, temperature)
-        best = best.joined(logs.add_(_log_places(data, block).to(logs)[:, None]), start)
-        if progress:
-            progress(min(start + size, len(queries)), len(queries))
+    for block in Blocks(scorer, queries, memory, gather=False, whole=True, on_progress=on_progress):
+        logs = _log_probabilities(mode, block)
+        best = best.extend(logs.add_(_log_places(data, block.queries).to(logs)[:, None]), int(block.places[0]))
     rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
     facts = np.concatenate([queries[rows], tails[:, None]], axis=1)
     shares = best.logs.double().exp().cpu().numpy()
     probability = shares / _log_places(data, facts).exp().numpy()
-    return _told(data, facts, probability, shares, [None] * len(facts))[:top]
+    return _to_facts(data, facts, probability, shares, [None] * len(facts))[:top]
 
 
 @torch.no_grad()
 def doubtful_facts(
-    model: Fitted,
+    mode: ModeScorer,
     top: int = 100,
     splits: Sequence[str] = SPLITS,
-    mode: str = "auto",
     *,
     relations: Sequence[str] | None = None,
     memory: int = MEMORY,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[ScoredFact]:
-    """The known facts that the model finds least probable, least first; progress hears (facts done, of all).
+    """The known facts that the model finds least probable, least first; on_progress hears (questions done, of all).
 
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
     """
     _check_top(top)
-    data, beta = model.data, 1 / model.temperature(mode)
+    data, beta = mode.data, 1 / mode.temperature
     known = np.concatenate([data.split(split) for split in splits])
     names = np.repeat(splits, [len(data.split(split)) for split in splits])
     if relations is not None:
         chosen = np.isin(known[:, 1], data.relations.ids(relations))
         known, names = known[chosen], names[chosen]
     facts = data.reciprocal(known)
-    logs, done = np.empty(len(facts)), 0
-    for part in parts(model.scorer(mode), facts, data.filter_index, memory):
-        moments = part.nothing()
-        for _, block in part.blocks():
-            moments = moments.merged(Moments.of(block, beta), beta)
-        own = part.joined(moments, beta)
-        logs[part.mine] = (beta * (part.scores.double() - own.top) - own.zeroth.log()).cpu().numpy()
-        done += len(part.mine)
-        if progress:
-            progress(done, len(facts))
+    logs = np.empty(len(facts))
+    for part in split_competitions(mode.scorer, facts, data.filter_index, memory, on_progress):
+        logs[part.places] = log_probabilities(part, beta).cpu().numpy()
     sides = logs.reshape(2, -1)  # tail, head
     least = np.argsort(sides.max(axis=0), kind="stable")[:top]
     from_head = sides[:, least].argmax(axis=0)
     asked = facts[least + from_head * len(known)]
     probability = np.exp(sides[:, least].max(axis=0))
-    return _told(data, asked, probability, None, names[least].tolist())
+    return _to_facts(data, asked, probability, None, names[least].tolist())
 
 
 class _Best(NamedTuple):
@@ -149,17 +132,16 @@ class _Best(NamedTuple):
         nobody = torch.empty(0, dtype=torch.int64, device=like.device)
         return cls(like.new_empty(0), nobody, nobody, most)
 
-    def joined(self, block: Tensor, start: int) -> _Best:
-        """The highest of these and a block (b, N_e) of queries from `start` on."""
+    def extend(self, block: Tensor, first: int) -> _Best:
+        """The highest of these and a block (b, N_e) of queries from the `first` on."""
         # Few entries reach the list once it is full: to look for those is far quicker than to order the block. Before
         # that, as many rows as the list has places give a bound: each has an entry as high as its highest.
-        columns, every = block.shape[1], block.view(-1)
         least = float(self.logs[-1]) if len(self.logs) == self.most else -torch.inf
         if len(block) >= self.most:
             least = max(least, float(block.amax(1).topk(self.most).values[-1]))
-        cells = (every >= least if least > -torch.inf else every > least).nonzero()[:, 0]
-        logs, places = every[cells].topk(min(self.most, len(cells)))
-        rows, tails = cells[places] // columns + start, cells[places] % columns
+        rows, tails = (block >= least if least > -torch.inf else block > least).nonzero(as_tuple=True)
+        logs, places = block[rows, tails].topk(min(self.most, len(rows)))
+        rows, tails = rows[places] + first, tails[places]
         logs, places = torch.cat([self.logs, logs]).sort(descending=True, stable=True)
         kept = places[: self.most]
         return _Best(
@@ -167,20 +149,18 @@ class _Best(NamedTuple):
         )
 
 
-def _log_probabilities(scorer: Scorer, model: Fitted, queries: LongArray, temperature: float) -> Tensor:
+def _log_probabilities(mode: ModeScorer, block: Block) -> Tensor:
     """log softmax(scores / T) over all candidates, known answers and what is no candidate at -inf: (b, N_e)."""
 
     def cells(places: tuple[LongArray, LongArray]) -> tuple[Tensor, ...]:
-        return tuple(torch.from_numpy(each).to(block.device) for each in places)
+        return tuple(map(block.put, places))
 
-    heads, relations = (torch.from_numpy(column.copy()).to(scorer.like.device) for column in queries.T)
-    block = scorer.like.new_empty(len(queries), scorer.n_entities)
-    scorer.prepare(heads, relations)(0, scorer.n_entities, block)
-    block[cells(model.self_answers(queries))] = -torch.inf
-    block.div_(temperature)
-    block.sub_(block.logsumexp(1, keepdim=True))
-    block[cells(known_cells(queries, model.data.filter_index))] = -torch.inf
-    return block
+    ((_, logs),) = block.scores()
+    logs[cells(mode.candidates.self_answers(block.queries))] = -torch.inf
+    logs.div_(mode.temperature)
+    logs.sub_(logs.logsumexp(1, keepdim=True))
+    logs[cells(known_cells(block.queries, mode.data.filter_index))] = -torch.inf
+    return logs
 
 
 def _log_places(data: Dataset, queries: LongArray) -> Tensor:
@@ -189,13 +169,7 @@ def _log_places(data: Dataset, queries: LongArray) -> Tensor:
     return torch.from_numpy(np.log1p(np.where(places >= 0, counts[places], 0)))
 
 
-def _block_size(scorer: Scorer, memory: int) -> int:
-    """Queries per block: scores, a copy for the exponentials and the comparison live at once."""
-    per_query = 4 * scorer.n_entities * scorer.like.element_size() + scorer.bytes_per_query
-    return max(1, min(memory // 2, 4 * BLOCK_BYTES) // per_query)
-
-
-def _told(
+def _to_facts(
     data: Dataset, facts: LongArray, probability: Floats, shares: Floats | None, known: Sequence[str | None]
 ) -> list[ScoredFact]:
     """Facts (n, 3) with reciprocal ids as people read them, in the given order, each once."""

@@ -1,36 +1,133 @@
-"""The model that people hold in their hands: evaluate, predict, look into, save and load."""
+"""The model that people hold in their hands: graph, tables, posterior, strengths; ask, evaluate, save and load it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from kgem.answer import predict as asking
-from kgem.answer.artifact import read_model, write_model
-from kgem.answer.fitted import Fitted
+from kgem.answer import artifact, predict
+from kgem.answer.candidates import Candidates
 from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
-from kgem.answer.predict import Prediction, Query, Similar
-from kgem.data.dataset import SPLITS
+from kgem.answer.modes import AUTO, MODES, ModeScorer
+from kgem.answer.predict import Prediction, Query
+from kgem.answer.similar import Similar, find_similar
+from kgem.answer.strengths import SymbolStrengths
+from kgem.config import Config
+from kgem.data.dataset import SPLITS, Dataset
 from kgem.errors import InputError
+from kgem.evaluate.averaging import AverageScorer, BlendScorer
+from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer, TableScorer
 from kgem.evaluate.metrics import Evaluation, breakdown
-from kgem.evaluate.ranking import MEMORY, rank
+from kgem.evaluate.ranking import rank
+from kgem.files.store import Store, read_store, write_store
+from kgem.model.embeddings import Embeddings
+from kgem.model.posterior import Posterior
+from kgem.model.prior import Strengths
 
-__all__ = ["Model", "load"]
+__all__ = ["Model", "affordable_samples", "load"]
+
+SAMPLES, FEWEST = 20, 4  # of q that answers are averaged over
+SAMPLE_BYTES = 2**30  # what they may take together, unless that were fewer than FEWEST
+STREAM = 2**40  # keeps the seeds of these samples apart from those of fits
 
 
-class Model(Fitted):
-    """A fitted model. Every `mode` is point, mean, bayes, or auto: the one that was best on validation."""
+def affordable_samples(posterior: Posterior) -> int:
+    """How many samples of q are kept: 20, or fewer where the tables are large."""
+    means = (posterior.entities.mean, posterior.relations.mean)
+    each = sum(table.numel() * table.element_size() for table in means)
+    return max(FEWEST, min(SAMPLES, SAMPLE_BYTES // each))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A fitted model. Every `mode` is one of MODES, or auto: the one that was best on validation."""
+
+    data: Dataset
+    config: Config
+    point: Embeddings
+    posterior: Posterior
+    learned: Strengths
+    mode: str  # what `auto` stands for
+    validation: Mapping[str, float] = field(default_factory=dict)  # filtered MRR by mode; none without validation
+    temperatures: Mapping[str, float] = field(default_factory=dict)  # by mode, fitted on validation
+    n_samples: int = SAMPLES
+    metrics: Mapping[str, Any] = field(default_factory=dict)  # whatever was measured, for JSON
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # of data and fit, for JSON
+
+    def resolve(self, mode: str) -> str:
+        """The mode that is meant, `auto` among them."""
+        if mode == AUTO:
+            return self.mode
+        if mode not in MODES:
+            raise InputError(f"no prediction mode is called {mode!r}", remedy=f"one of {AUTO}, {', '.join(MODES)}")
+        return mode
+
+    def temperature(self, mode: str = AUTO) -> float:
+        """What scores of a mode are divided by, so that their softmax is calibrated."""
+        return self.temperatures.get(self.resolve(mode), 1.0)
+
+    def tables(self, mode: str = AUTO) -> Embeddings:
+        """The tables of a mode; `bayes` and `blend` have none: q's means stand for the one, `point` for the other."""
+        return self.point if self.resolve(mode) in ("point", "blend") else self.mean
+
+    def scorer(self, mode: str = AUTO) -> Scorer:
+        """What ranks and calibrates: logits, or log probabilities in mode bayes."""
+        chosen = self.resolve(mode)
+        if chosen == "bayes":
+            return AverageScorer(self.samples)
+        return BlendScorer([self.point, self.mean]) if chosen == "blend" else TableScorer(self.tables(chosen))
+
+    def mode_scorer(self, mode: str = AUTO) -> ModeScorer:
+        """A mode with all that is needed to answer in it."""
+        name = self.resolve(mode)
+        return ModeScorer(
+            name,
+            self.candidates,
+            self.tables(name),
+            self.scorer(name),
+            self.temperature(name),
+            sample_scorers=lambda: [TableScorer(sample) for sample in self.samples],
+            # The scale of q's scores is that of its means; the re-trained tables have another.
+            sample_temperature=self.temperature("bayes" if name == "bayes" else "mean"),
+        )
+
+    @cached_property
+    def mean(self) -> Embeddings:
+        """The means of q as a model."""
+        return self.point.with_tables(self.posterior.entities.mean, self.posterior.relations.mean)
+
+    @cached_property
+    def samples(self) -> list[Embeddings]:
+        """Draws from q, the same ones for every answer: made once, when first needed."""
+        generator = torch.Generator(self.point.entities.device).manual_seed(STREAM + self.config.seed)
+        tables = (self.posterior.sample(generator) for _ in range(self.n_samples))
+        # Column by column in memory: one query against all entities is then nearly three times as fast.
+        return [self.point.with_tables(entities.T.contiguous().T, relations) for entities, relations in tables]
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """Who may answer questions about this graph."""
+        return Candidates(self.data)
+
+    @cached_property
+    def strengths(self) -> SymbolStrengths:
+        """The learned strengths by label."""
+        return SymbolStrengths.of(self.learned, self.data)
 
     def evaluate(
         self,
         split: str = "test",
-        mode: str = "auto",
+        mode: str = AUTO,
         *,
         filtered: bool = True,
         memory: int = MEMORY,
-        progress: Callable[[int, int], None] | None = None,
+        progress: OnProgress | None = None,
     ) -> Evaluation:
         """Ranks of a split's facts, from both sides, as figures.
 
@@ -54,58 +151,74 @@ class Model(Fitted):
         tail: str | None = None,
         top: int = 10,
         new_only: bool = False,
-        mode: str = "auto",
+        mode: str = AUTO,
         uncertainty: bool = True,
     ) -> Prediction:
         """The most probable answers to the one of the three that is not given."""
-        return asking.predict(
-            self, head, relation, tail, top=top, new_only=new_only, mode=mode, uncertainty=uncertainty
-        )
+        query = Query(head, relation, tail)
+        return self.predict_many([query], top, new_only, mode, uncertainty)[0]
 
     def predict_many(
         self,
         queries: Sequence[Query],
         top: int = 10,
         new_only: bool = False,
-        mode: str = "auto",
+        mode: str = AUTO,
         uncertainty: bool = True,
     ) -> list[Prediction]:
         """The answers to many questions at once."""
-        return asking.predict_many(self, queries, top=top, new_only=new_only, mode=mode, uncertainty=uncertainty)
+        return predict.predict_many(self.mode_scorer(mode), queries, top=top, new_only=new_only, ranges=uncertainty)
 
-    def similar(self, entity: str, top: int = 10, mode: str = "auto") -> list[Similar]:
+    def similar(self, entity: str, top: int = 10, mode: str = AUTO) -> list[Similar]:
         """The entities whose vectors point the same way."""
-        return asking.similar(self, entity, top, mode)
+        return find_similar(self.mode_scorer(mode), entity, top)
 
     def missing_facts(
         self,
         top: int = 1000,
         relations: Sequence[str] | None = None,
-        mode: str = "auto",
+        mode: str = AUTO,
         *,
         about: Sequence[str] | None = None,
         memory: int = MEMORY,
-        progress: Callable[[int, int], None] | None = None,
+        progress: OnProgress | None = None,
     ) -> list[ScoredFact]:
         """The most probable facts that the graph does not have."""
-        return missing_facts(self, top, relations, mode, about=about, memory=memory, progress=progress)
+        return missing_facts(self.mode_scorer(mode), top, relations, about=about, memory=memory, on_progress=progress)
 
     def doubtful_facts(
         self,
         top: int = 100,
         splits: Sequence[str] = SPLITS,
-        mode: str = "auto",
+        mode: str = AUTO,
         *,
         relations: Sequence[str] | None = None,
         memory: int = MEMORY,
-        progress: Callable[[int, int], None] | None = None,
+        progress: OnProgress | None = None,
     ) -> list[ScoredFact]:
         """The least probable facts that the graph has."""
-        return doubtful_facts(self, top, splits, mode, relations=relations, memory=memory, progress=progress)
+        return doubtful_facts(
+            self.mode_scorer(mode), top, splits, relations=relations, memory=memory, on_progress=progress
+        )
 
     def save(self, folder: str | Path, force: bool = False) -> None:
-        """Write the model into a folder; one that is there is replaced only with `force`."""
-        write_model(self, Path(folder), force=force)
+        """Write the model into a folder, whole or not at all; one that is there is replaced only with `force`."""
+        artifact.check_overwriting(Path(folder), force)
+        tensors = artifact.table_tensors(self.point, self.posterior, self.learned) | artifact.graph_tensors(self.data)
+        graph = artifact.graph_documents(self.data)
+        document = {
+            "config": self.config.model_dump(mode="json"),
+            "mode": self.mode,
+            "validation": dict(self.validation),
+            "temperatures": dict(self.temperatures),
+            "n_samples": self.n_samples,
+            "metrics": dict(self.metrics),
+            "provenance": dict(self.provenance),
+            "dataset": graph["dataset"],
+            "versions": artifact.versions(),
+        }
+        documents = {"model": document, "vocabulary": graph["vocabulary"]}
+        write_store(Path(folder), tensors, documents, kind=artifact.KIND, version=artifact.VERSION)
 
     def __repr__(self) -> str:
         model = self.config.model
@@ -113,5 +226,30 @@ class Model(Fitted):
 
 
 def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
-    """The model in a folder that `save` wrote, or in a run folder; all of it is checked."""
-    return read_model(Path(folder), Model, device)
+    """The model in a folder that `save` wrote, or in a run folder; all of it is checked before any is used."""
+    place = artifact.find_model(Path(folder))
+    store = read_store(place, kind=artifact.KIND, version=artifact.VERSION)
+    with artifact.explain_damage(place):
+        return _to_model(store, place, torch.device(device))
+
+
+def _to_model(store: Store, place: Path, device: torch.device) -> Model:
+    document = store.documents["model"]
+    config = Config.model_validate_json(json.dumps(document["config"]))
+    data = artifact.read_graph(store, document["dataset"])
+    point, posterior, learned = artifact.read_tables(store, place, data, config, device)
+    if document["mode"] not in MODES or int(document["n_samples"]) < 1:
+        raise ValueError(f"mode {document['mode']!r}, {document['n_samples']} samples")
+    return Model(
+        data=data,
+        config=config,
+        point=point,
+        posterior=posterior,
+        learned=learned,
+        mode=document["mode"],
+        validation={str(mode): float(mrr) for mode, mrr in document["validation"].items()},
+        temperatures={str(mode): float(t) for mode, t in document["temperatures"].items()},
+        n_samples=int(document["n_samples"]),
+        metrics=dict(document["metrics"]),
+        provenance=dict(document["provenance"]),
+    )

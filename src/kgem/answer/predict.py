@@ -3,7 +3,7 @@
 The probability of an answer is softmax(scores / T) over all entities with the temperature of the mode. It says which
 tail (or head), given that there is one; not whether there is one. Of a relation it says how probable the tail is given
 head and that relation: the model has no distribution over relations, so these need not sum to one. The entity that is
-asked about is no candidate unless training has the relation so often enough (`Fitted.loops`).
+asked about is no candidate unless training has the relation so often enough (`Candidates.loops`).
 
 The intervals are those of the same probability, and rank, under samples of q. Over q a probability is so skewed that
 its standard deviation often exceeds it, which is why there is none here. The interval need not contain the probability
@@ -15,22 +15,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.answer.fitted import Fitted
-from kgem.data.dataset import LongArray, Vocabulary
+from kgem.answer.modes import ModeScorer
+from kgem.data.dataset import Dataset, LongArray, Vocabulary
 from kgem.errors import InputError
-from kgem.evaluate.ranking import TableScorer, known_cells
-from kgem.model.embeddings import Embeddings
+from kgem.evaluate.blocks import Block, Blocks, Scorer, known_cells
 
-__all__ = ["MEANING", "Answer", "Prediction", "Query", "Similar", "predict", "predict_many", "similar"]
+__all__ = ["MEANING", "Answer", "Prediction", "Query", "predict_many"]
 
 INTERVAL = ((0.05, math.floor), (0.95, math.ceil))  # credible: quantiles over samples of q, rounded outwards
-BLOCK_BYTES = 64 * 2**20  # scores of all samples for a block of queries
 COUNTED = 32  # answers up to which it is faster to count those above each than to sort
 
 Cells = tuple[LongArray, LongArray]  # rows and columns
@@ -114,78 +113,29 @@ class Prediction(Sequence[Answer]):
         }
 
 
-@dataclass(frozen=True)
-class Similar:
-    """An entity whose vector points the same way."""
-
-    label: str
-    cosine: float
-    frequency: int
-
-
-def predict(
-    model: Fitted,
-    head: str | None = None,
-    relation: str | None = None,
-    tail: str | None = None,
-    *,
-    top: int = 10,
-    new_only: bool = False,
-    mode: str = "auto",
-    uncertainty: bool = True,
-) -> Prediction:
-    """The `top` most probable answers to one question; `new_only` leaves out what the graph has."""
-    query = Query(head, relation, tail)
-    return predict_many(model, [query], top=top, new_only=new_only, mode=mode, uncertainty=uncertainty)[0]
-
-
 def predict_many(
-    model: Fitted,
-    queries: Sequence[Query],
-    *,
-    top: int = 10,
-    new_only: bool = False,
-    mode: str = "auto",
-    uncertainty: bool = True,
+    mode: ModeScorer, queries: Sequence[Query], *, top: int = 10, new_only: bool = False, ranges: bool = True
 ) -> list[Prediction]:
-    """The answers to many questions, scored in blocks."""
+    """The `top` most probable answers to many questions; `new_only` leaves out what the graph has."""
     if top < 1:
         raise InputError(f"cannot list {top} answers", remedy="ask for at least one")
-    asking = _Asking(model, model.resolve(mode), top, new_only, uncertainty)
+    asking = _Asking(mode, top, new_only, ranges)
     asked = [query.asked for query in queries]
     answered: list[Prediction | None] = [None] * len(queries)
     entity_places = [i for i, what in enumerate(asked) if what != "relation"]
-    ids = np.array([_entity_query(model, queries[i]) for i in entity_places], dtype=np.int64).reshape(-1, 2)
-    for start in range(0, len(ids), asking.block):
-        places = entity_places[start : start + asking.block]
-        predictions = asking.entities([queries[i] for i in places], ids[start : start + asking.block])
-        for place, prediction in zip(places, predictions, strict=True):
+    ids = np.array([_entity_query(mode.data, queries[i]) for i in entity_places], dtype=np.int64).reshape(-1, 2)
+    for block in asking.blocks(ids):
+        places = [entity_places[i] for i in block.places.tolist()]
+        for place, prediction in zip(places, asking.entities([queries[i] for i in places], block), strict=True):
             answered[place] = prediction
     for place in (i for i, what in enumerate(asked) if what == "relation"):
         answered[place] = asking.relations(queries[place])
     return [prediction for prediction in answered if prediction is not None]
 
 
-@torch.no_grad()
-def similar(model: Fitted, entity: str, top: int = 10, mode: str = "auto") -> list[Similar]:
-    """The entities whose vectors have the highest cosine with that of this one."""
-    if top < 1:
-        raise InputError(f"cannot list {top} entities", remedy="ask for at least one")
-    place, table = model.data.entities.id(entity), model.tables(mode).entities
-    sizes = torch.linalg.vector_norm(table, dim=1)  # (N_e,)
-    # As one product: torch's cosine_similarity takes ten times as long.
-    cosines = torch.mv(table, table[place]) / (sizes * sizes[place]).clamp_min(torch.finfo(table.dtype).tiny)
-    cosines[place] = -torch.inf
-    values, ids = cosines.topk(min(top, len(table) - 1))
-    return [
-        Similar(model.data.entities[i], value, int(model.data.entity_counts[i]))
-        for i, value in zip(ids.tolist(), values.tolist(), strict=True)
-    ]
-
-
-def _entity_query(model: Fitted, query: Query) -> tuple[int, int]:
+def _entity_query(data: Dataset, query: Query) -> tuple[int, int]:
     """(h, r, ?) as it is; (?, r, t) as (t, r^-1, ?)."""
-    entities, data = model.data.entities, model.data
+    entities = data.entities
     relation = data.relations.id(str(query.relation))
     if query.tail is None:
         return entities.id(str(query.head)), relation
@@ -196,85 +146,70 @@ def _entity_query(model: Fitted, query: Query) -> tuple[int, int]:
 class _Asking:
     """How questions are to be answered."""
 
-    model: Fitted
-    mode: str
+    mode: ModeScorer
     top: int
     new_only: bool
-    uncertainty: bool
+    ranges: bool
 
-    @property
-    def block(self) -> int:
-        """Questions per block."""
-        like = self.model.point.entities
-        tables = 2 + (self.model.n_samples if self._sampled else 0)
-        return max(1, BLOCK_BYTES // (tables * len(like) * like.element_size()))
+    def blocks(self, ids: LongArray) -> Blocks:
+        """Questions (n, 2) with reciprocal relations, as many at a time as leave room for the scores of all samples."""
+        return Blocks(self.mode.scorer, ids, gather=False, whole=True, tables=1 + len(self._sample_scorers))
 
-    @property
-    def _sampled(self) -> bool:
-        return self.uncertainty or self.mode == "bayes"
+    @cached_property
+    def _sample_scorers(self) -> Sequence[Scorer]:
+        return self.mode.sample_scorers() if self.ranges or self.mode.averages_samples else ()
 
     @torch.no_grad()
-    def entities(self, queries: Sequence[Query], ids: LongArray) -> list[Prediction]:
-        """Answers to a block of (h, r, ?), given as ids (b, 2) with reciprocal relations."""
-        data = self.model.data
-        logs, sampled = self._logs(ids)
+    def entities(self, queries: Sequence[Query], block: Block) -> list[Prediction]:
+        """Answers to a block of (h, r, ?)."""
+        data, ids = self.mode.data, block.queries
+        logs, sampled = self._logs(block)
         entropy = -(logs.exp() * logs).nan_to_num(0.0).sum(1)
         hidden = known_cells(ids, data.filter_index) if self.new_only else None
         picked = self._pick(logs, sampled, hidden)
         known = self._splits(ids, picked.places)
         return [
-            self._told(query, data.entities, data.entity_counts, picked, row, nats, known)
+            self._to_prediction(query, data.entities, data.entity_counts, picked, row, nats, known)
             for row, (query, nats) in enumerate(zip(queries, entropy.tolist(), strict=True))
         ]
 
     @torch.no_grad()
     def relations(self, query: Query) -> Prediction:
         """Which relation: each r by the probability of the tail given (h, r)."""
-        data = self.model.data
+        data = self.mode.data
         head, tail = data.entities.id(str(query.head)), data.entities.id(str(query.tail))
         ids = np.stack([np.full(data.n_relations, head), np.arange(data.n_relations)], axis=1)
-        blocks = []
-        for start in range(0, len(ids), self.block):
-            logs, sampled = self._logs(ids[start : start + self.block])
-            blocks.append((logs[None, :, tail], None if sampled is None else sampled[:, None, :, tail]))
-        every = torch.cat([logs for logs, _ in blocks], 1)  # (1, N_r)
-        sampled_blocks = [sampled for _, sampled in blocks if sampled is not None]
+        parts = []
+        for block in self.blocks(ids):
+            logs, sampled = self._logs(block)
+            parts.append((logs[None, :, tail], None if sampled is None else sampled[:, None, :, tail]))
+        every = torch.cat([logs for logs, _ in parts], 1)  # (1, N_r)
+        sampled_parts = [sampled for _, sampled in parts if sampled is not None]
         splits = self._splits(ids, [[tail]] * len(ids))
         known = {(0, relation): split for (relation, _), split in splits.items()}
         found = np.array([relation for _, relation in known], dtype=np.int64)
         hidden = (np.zeros_like(found), found) if self.new_only else None
-        picked = self._pick(every, torch.cat(sampled_blocks, 2) if sampled_blocks else None, hidden)
-        return self._told(query, data.relations, data.relation_counts, picked, 0, None, known)
+        picked = self._pick(every, torch.cat(sampled_parts, 2) if sampled_parts else None, hidden)
+        return self._to_prediction(query, data.relations, data.relation_counts, picked, 0, None, known)
 
-    def _logs(self, ids: LongArray) -> tuple[Tensor, Tensor | None]:
+    def _logs(self, block: Block) -> tuple[Tensor, Tensor | None]:
         """Log probabilities in this mode (b, N_e) and, where wanted, under every sample of q (S, b, N_e)."""
-        heads, relations = self._put(ids[:, 0]), self._put(ids[:, 1])
-        temperature = self.model.temperature(self.mode)
-        never = tuple(map(self._put, self.model.self_answers(ids)))
-        sampled = self._sample_scores(heads, relations) if self._sampled else None
-        if self.mode == "bayes" and sampled is not None:
+        mode, n = self.mode, self.mode.scorer.n_entities
+        never = tuple(map(block.put, mode.candidates.self_answers(block.queries)))
+        sampled = block.buffer.new_empty(len(self._sample_scorers), len(block.queries), n)
+        for sample, out in zip(self._sample_scorers, sampled, strict=True):
+            sample.prepare(*block.ids)(0, n, out)
+        if mode.averages_samples:
             average = sampled.softmax(2).mean(0)
             scores = average.clamp_min_(torch.finfo(average.dtype).tiny).log_()
         else:
-            scorer = self.model.scorer(self.mode)
-            scores = scorer.like.new_empty(len(ids), scorer.n_entities)
-            scorer.prepare(heads, relations)(0, scorer.n_entities, scores)
+            ((_, scores),) = block.scores()
         scores[never] = -torch.inf
-        logs = scores.div_(temperature).log_softmax(1)
-        if not self.uncertainty or sampled is None:
+        logs = scores.div_(mode.temperature).log_softmax(1)
+        if not self.ranges:
             return logs, None
         sampled[:, never[0], never[1]] = -torch.inf
-        # The scale of q's scores is that of its means; the re-trained tables have another.
-        scale = temperature if self.mode == "bayes" else self.model.temperature("mean")
-        return logs, sampled.div_(scale).log_softmax(2)
-
-    def _sample_scores(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """f(h, r, t) for all t under every sample of q: (S, b, N_e)."""
-        models = self.model.samples
-        scores = models[0].entities.new_empty(len(models), len(heads), models[0].n_entities)
-        for sample, out in zip(models, scores, strict=True):
-            _score(sample, heads, relations, out)
-        return scores
+        return logs, sampled.div_(mode.sample_temperature).log_softmax(2)
 
     def _pick(self, logs: Tensor, sampled: Tensor | None, hidden: Cells | None) -> _Picked:
         """The best of each row of (b, n), without the hidden cells; sampled (S, b, n) tells how sure that is."""
@@ -291,7 +226,7 @@ class _Asking:
         shares = sampled.gather(2, places.expand(len(sampled), -1, -1)).exp()  # (S, b, k)
         return _Picked(listed, best.exp().tolist(), (*_interval(shares), *_interval(_ranks(sampled, places))))
 
-    def _told(
+    def _to_prediction(
         self,
         query: Query,
         vocabulary: Vocabulary,
@@ -302,7 +237,7 @@ class _Asking:
         known: dict[tuple[int, int], str],
     ) -> Prediction:
         """A row of what was picked, in labels."""
-        low, high, rank_low, rank_high = (each[row] for each in picked.doubt) if picked.doubt else ([], [], [], [])
+        low, high, rank_low, rank_high = (each[row] for each in picked.ranges) if picked.ranges else ([], [], [], [])
         answers = [
             Answer(
                 label=vocabulary[place],
@@ -316,21 +251,21 @@ class _Asking:
             )
             for i, place in enumerate(picked.places[row])
         ]
-        return Prediction(query, self.mode, self.model.temperature(self.mode), entropy, tuple(answers))
+        return Prediction(query, self.mode.name, self.mode.temperature, entropy, tuple(answers))
 
     def _splits(self, ids: LongArray, answers: list[list[int]]) -> dict[tuple[int, int], str]:
         """The split that has each known answer, by (row, entity); training first where several do."""
         found: dict[tuple[int, int], str] = {}
-        n = self.model.data.n_entities
+        n = self.mode.data.n_entities
         cells = np.array([row * n + place for row, places in enumerate(answers) for place in places], dtype=np.int64)
-        for split, index in reversed(self.model.split_indexes.items()):
+        for split, index in reversed(self.mode.candidates.split_indexes.items()):
             rows, tails = known_cells(ids, index)
             here = np.intersect1d(cells, rows * n + tails)
             found |= {(cell // n, cell % n): split for cell in here.tolist()}
         return found
 
     def _put(self, array: LongArray) -> Tensor:
-        return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.model.point.entities.device)
+        return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.mode.scorer.like.device)
 
 
 class _Picked(NamedTuple):
@@ -338,7 +273,7 @@ class _Picked(NamedTuple):
 
     places: list[list[int]]  # (b, at most k)
     shares: list[list[float]]
-    doubt: tuple[list[list[float]], ...] | None  # low and high probability, low and high rank
+    ranges: tuple[list[list[float]], ...] | None  # low and high probability, low and high rank
 
 
 def _interval(values: Tensor) -> Iterator[list[list[float]]]:
@@ -362,8 +297,3 @@ def _ranks(scores: Tensor, answers: Tensor) -> Tensor:
             near.sort()
             ranks[place] = len(near) - np.searchsorted(near, mine)
     return torch.from_numpy(ranks)
-
-
-def _score(model: Embeddings, heads: Tensor, relations: Tensor, out: Tensor) -> None:
-    """Write f(h, r, t) for all t into (b, N_e)."""
-    TableScorer(model).prepare(heads, relations)(0, model.n_entities, out)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kgem.answer.fitted import Fitted
 from kgem.answer.predict import Query
 from kgem.data.dataset import Dataset, IntArray
+from kgem.evaluate.blocks import Scorer
 from kgem.evaluate.ranking import rank
 
 __all__ = ["good_questions"]
@@ -16,13 +16,13 @@ WELL = 3  # up to this rank a fact is answered well
 READABLE = 30  # right answers
 
 
-def good_questions(model: Fitted, most: int = 6) -> list[Query]:
+def good_questions(scorer: Scorer, data: Dataset, most: int = 6) -> list[Query]:
     """At most so many questions: the well answered first, one for each relation as long as there are enough.
 
     Two of three ask for the tail; those with a list of right answers that one can read come before the others.
     """
-    data, facts = model.data, _some_facts(model.data)
-    ranks = rank(model.scorer(), facts, data.filter_index).pessimistic
+    facts = _some_facts(data)
+    ranks = rank(scorer, facts, data.filter_index).pessimistic
     places = data.filter_index.find(facts[:, 0], facts[:, 1])
     long = data.filter_index.counts[places] > READABLE
     order = np.lexsort((-data.entity_counts[facts[:, 0]], long, ranks > WELL))

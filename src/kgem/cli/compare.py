@@ -15,8 +15,8 @@ from kgem.errors import ConfigError
 from kgem.report.formatting import METRICS, metric_cells
 
 if TYPE_CHECKING:
-    from kgem.answer.comparison import Difference
     from kgem.answer.model import Model
+    from kgem.evaluate.comparison import Difference
 
 __all__ = ["compare"]
 
@@ -39,19 +39,19 @@ def compare(
         raise ConfigError("one run cannot be compared", remedy="give two or more")
     import numpy as np
 
-    from kgem.answer.comparison import difference, fact_values, same_facts
+    from kgem.evaluate.comparison import check_same_facts, compare_values, rank_facts
 
     models: list[Model] = []
     values = []
     for run in runs:
         model = open_model(run, device)
         if models:
-            same_facts(models[0], model)
+            check_same_facts(models[0].data, model.data)
         with Progress(f"ranking {run}") as progress:
-            values.append(fact_values(model, split, mode, progress=progress.count))
+            values.append(rank_facts(model.scorer(mode), model.data, split, on_progress=progress.count))
         models.append(model)
     rng = np.random.default_rng(seed)
-    gains = [difference(values[0][1], each, rng) for _, each in values[1:]]
+    gains = [compare_values(values[0][1], each, rng) for _, each in values[1:]]
     if as_json:
         documents = [
             {"run": str(run), **_describe(model, mode), **vars(metrics)}

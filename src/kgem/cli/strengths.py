@@ -67,7 +67,7 @@ def _list_symbols(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]],
     """All symbols, the most regularised first, and how strengths follow frequency."""
     import numpy as np
 
-    from kgem.report.figures import fit_strengths
+    from kgem.evaluate.strength_laws import fit_strengths
 
     data = model.data
     if kind == KindChoice.entities:

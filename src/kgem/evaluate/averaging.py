@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kgem.evaluate.ranking import TableScorer
+from kgem.evaluate.blocks import TableScorer
 from kgem.model.embeddings import Embeddings
 
 __all__ = ["AverageScorer", "BlendScorer"]

@@ -19,8 +19,8 @@ import torch
 
 from kgem.data.index import QueryIndex
 from kgem.errors import FitError, InputError
-from kgem.evaluate.contest import first_answers, log_loss_sums, parts
-from kgem.evaluate.ranking import MEMORY, Ints, Scorer, TableScorer
+from kgem.evaluate.blocks import MEMORY, Ints, Scorer, TableScorer
+from kgem.evaluate.softmax import first_answers, log_loss_sums, split_competitions
 from kgem.model.embeddings import Embeddings
 
 __all__ = [
@@ -260,9 +260,9 @@ def top_answers(
     top = max(1, min(top, scorer.n_entities))
     confidence = np.zeros((len(facts), top))
     correct = np.zeros((len(facts), top), dtype=bool)
-    for part in parts(scorer, facts, known, memory):
+    for part in split_competitions(scorer, facts, known, memory):
         share, right = first_answers(part, beta, top)
-        confidence[part.mine], correct[part.mine] = share.cpu().numpy(), right.cpu().numpy()
+        confidence[part.places], correct[part.places] = share.cpu().numpy(), right.cpu().numpy()
     return confidence, correct
 
 
@@ -271,7 +271,7 @@ def _loss(
 ) -> tuple[float, float, float]:
     """The mean of -log softmax(beta * scores)[tail], and its first two derivatives by beta."""
     total = torch.zeros(3, dtype=torch.float64)
-    for part in parts(_scorer(scorer), facts, known, memory):
+    for part in split_competitions(_scorer(scorer), facts, known, memory):
         total += log_loss_sums(part, beta).cpu()
     if not bool(torch.isfinite(total).all()):
         raise FitError("some facts have a score that is not a finite number", remedy="fit the model anew")

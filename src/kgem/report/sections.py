@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.answer.predict import MEANING, Answer
 from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
 from kgem.evaluate.calibration import Calibration
 from kgem.evaluate.metrics import Evaluation, Metrics
+from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report import figures
 from kgem.report.examples import Example
 from kgem.report.figures.drawing import rough_duration
@@ -152,7 +153,7 @@ def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
 def render_strengths(model: Model) -> str:
     data = model.data
     entities = model.strengths.entities.array
-    fit = figures.fit_strengths(entities, data.entity_counts)
+    fit = fit_strengths(entities, data.entity_counts)
     about = (
         "Each entity and relation has a regulariser strength of its own, learned by variational EM instead of searched "
         "for. A high strength keeps a vector near zero: the model relies less on that symbol."

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 from torch import Tensor
 
-from kgem.answer.fitted import Fitted
+from kgem.answer.model import Model
 from kgem.errors import InputError
 
 __all__ = ["FORMATS", "Format", "export"]
@@ -52,18 +52,18 @@ Table = npt.NDArray[Any]
 class Format:
     """A way to write tables: into an empty folder."""
 
-    write: Callable[[Fitted, str, Path], None]
+    write: Callable[[Model, str, Path], None]
     about: str
 
 
-def export(model: Fitted, folder: Path, to: str, mode: str = "auto") -> None:
+def export(model: Model, folder: Path, to: str, mode: str = "auto") -> None:
     """Write the tables of a mode into an empty folder. Mode bayes has the means of q for tables."""
     if to not in FORMATS:
         raise InputError(f"no export format is called {to!r}", remedy=f"one of {', '.join(FORMATS)}")
     FORMATS[to].write(model, model.resolve(mode), folder)
 
 
-def _parquet(model: Fitted, mode: str, folder: Path) -> None:
+def _parquet(model: Model, mode: str, folder: Path) -> None:
     """entities.parquet and relations.parquet: label, frequency, strength, vector, and q's standard deviations."""
     q = model.posterior
     sides = _labels(model)
@@ -80,7 +80,7 @@ def _parquet(model: Fitted, mode: str, folder: Path) -> None:
         pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
 
 
-def _npz(model: Fitted, mode: str, folder: Path) -> None:
+def _npz(model: Model, mode: str, folder: Path) -> None:
     """tables.npz: tables, labels, strengths and frequencies, all plain arrays."""
     entities, relations = (_numpy(table) for table in model.tables(mode).tables())
     strengths = {name: _numpy(lam) for name, lam in zip(("entity", "relation"), model.learned, strict=True)}
@@ -100,7 +100,7 @@ def _npz(model: Fitted, mode: str, folder: Path) -> None:
     )
 
 
-def _word2vec(model: Fitted, mode: str, folder: Path) -> None:
+def _word2vec(model: Model, mode: str, folder: Path) -> None:
     """entities.txt and relations.txt as word2vec's text files are: size, then a label and its numbers per line."""
     for name, table in zip(("entities", "relations"), model.tables(mode).tables(), strict=True):
         labels, reverse, _ = _labels(model)[name]
@@ -111,7 +111,7 @@ def _word2vec(model: Fitted, mode: str, folder: Path) -> None:
             file.writelines(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True))
 
 
-def _pykeen(model: Fitted, mode: str, folder: Path) -> None:
+def _pykeen(model: Model, mode: str, folder: Path) -> None:
     """weights.npz with the names of PyKEEN's state dict, its two maps of ids, and model.json: class and arguments."""
     score = model.config.model.score
     if score not in PYKEEN:
@@ -148,7 +148,7 @@ FORMATS = {
 }
 
 
-def _labels(model: Fitted) -> dict[str, tuple[list[str], list[bool], npt.NDArray[np.int64]]]:
+def _labels(model: Model) -> dict[str, tuple[list[str], list[bool], npt.NDArray[np.int64]]]:
     """Label, whether reversed, and frequency of every row of the two tables."""
     data, times = model.data, 2 if model.point.reciprocal else 1
     backwards = [place >= data.n_relations for place in range(times * data.n_relations)]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kgem.answer.fitted import affordable_samples
-from kgem.answer.model import Model
+from kgem.answer.model import Model, affordable_samples
 from kgem.config import Config
 from kgem.data.dataset import Dataset
 from kgem.data.splits import make_split

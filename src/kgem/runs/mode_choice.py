@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.data.dataset import IntArray, LongArray
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.ranking import Scorer

@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import ValidationError
 from torch import Tensor
 
-from kgem.answer.artifact import graph_documents, graph_tensors, read_graph, write_model
+from kgem.answer.artifact import graph_documents, graph_tensors, read_graph
 from kgem.answer.model import Model, load
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
@@ -203,7 +203,7 @@ class Run:
         del fit, self.fit
         gc.collect()  # the states of all phases, many times the size of the model
         model = finish(result, self.prepared, config, seconds)
-        write_model(model, self.folder / MODEL, force=True)
+        model.save(self.folder / MODEL, force=True)
         for step in self._checkpoints.steps()[:-1]:
             with suppress(OSError):
                 remove_folder(self.folder / CHECKPOINTS / f"{step:06d}")

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from kgem.answer.entity import entity_view
-from kgem.answer.fitted import MODES
 from kgem.answer.labels import LabelSearch
 from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
+from kgem.answer.modes import MODES
 from kgem.answer.questions import good_questions
 from kgem.data.dataset import SPLITS
 from kgem.data.index import Vocabulary
@@ -24,8 +24,8 @@ from kgem.data.stats import relation_categories
 from kgem.errors import InputError
 from kgem.evaluate.metrics import Evaluation
 from kgem.evaluate.ranking import OnProgress
+from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
-from kgem.report.figures import fit_strengths
 from kgem.report.history import find_run
 from kgem.runs.review import UNDO, Review
 from kgem.runs.run import read_log
@@ -60,14 +60,18 @@ class Explorer:
         self._records = _read_records(self.folder)
         self._examples = [
             {name: label for name, label in query._asdict().items() if label is not None}
-            for query in good_questions(model, EXAMPLES)
+            for query in good_questions(model.scorer(), model.data, EXAMPLES)
         ]
         self._predict: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_prediction)
         self._view: Callable[..., Document] = lru_cache(REMEMBERED)(
-            lambda label, limit: entity_view(model, label, facts=limit).to_dict()
+            lambda label, limit: entity_view(
+                model.mode_scorer(), model.strengths.entities.array, label, facts=limit
+            ).to_dict()
         )
         self._strengths: Callable[[int], Document] = lru_cache(4)(self._compute_strengths)
-        _ = data.filter_index, model.split_indexes, model.samples, model.strengths, model.loops  # before anybody waits
+        candidates = model.candidates
+        _ = data.filter_index, model.samples, model.strengths  # before anybody waits
+        _ = candidates.split_indexes, candidates.loops
 
     def about(self) -> Document:
         """Which run this is, and what can be asked first."""
@@ -126,6 +130,10 @@ class Explorer:
         """One entity as a whole."""
         self._check_labels(label)
         return self._view(label, limit)
+
+    def _compute_view(self, label: str, limit: int) -> Document:
+        strengths = self.model.strengths.entities.array
+        return entity_view(self.model.mode_scorer(), strengths, label, facts=limit).to_dict()
 
     def similar(self, entity: str, top: int, mode: str) -> Document:
         """The entities that are most like one."""

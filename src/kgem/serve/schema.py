@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from kgem.answer.predict import Answer, Similar
+from kgem.answer.predict import Answer
+from kgem.answer.similar import Similar
 from kgem.evaluate.metrics import Evaluation, Metrics
 from kgem.serve.explorer import MOST_FACTS
 

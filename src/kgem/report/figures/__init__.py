@@ -7,15 +7,13 @@ from kgem.report.figures.counts import counts_figure
 from kgem.report.figures.curves import elbo_figure, learning_curves
 from kgem.report.figures.drawing import figure_svg, save_figure
 from kgem.report.figures.reliability import reliability_figure
-from kgem.report.figures.strengths import ProportionalFit, draw_strengths, fit_strengths, strengths_figure
+from kgem.report.figures.strengths import draw_strengths, strengths_figure
 
 __all__ = [
-    "ProportionalFit",
     "counts_figure",
     "draw_strengths",
     "elbo_figure",
     "figure_svg",
-    "fit_strengths",
     "learning_curves",
     "reliability_figure",
     "save_figure",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from kgem.errors import InputError
+from kgem.evaluate.strength_laws import ProportionalFit, fit_strengths
 from kgem.report.figures.drawing import BLUE, INK, PURPLE, RED, empty_figure, short, style, thousands, ticks
 
 if TYPE_CHECKING:
@@ -18,29 +18,10 @@ if TYPE_CHECKING:
 
     from kgem.answer.model import Model
 
-__all__ = ["ProportionalFit", "draw_strengths", "fit_strengths", "strengths_figure"]
+__all__ = ["draw_strengths", "strengths_figure"]
 
 MANY = 2000  # points from which on single ones cannot be told apart: shade by density
 Floats = npt.NDArray[np.float64]
-
-
-class ProportionalFit(NamedTuple):
-    """Least squares in log space: lambda = c * n (Eq. 6), and lambda = scale * n^slope."""
-
-    c: float
-    slope: float  # NaN where all counts are equal
-    scale: float
-
-
-def fit_strengths(strengths: npt.ArrayLike, counts: npt.ArrayLike) -> ProportionalFit:
-    """How strengths follow frequency; a symbol that training never shows counts once, as in Eq. 6."""
-    x, y = _logs(strengths, counts)
-    distance = x - x.mean()
-    spread = float(distance @ distance)
-    slope = float(distance @ y) / spread if spread > 0 else math.nan
-    return ProportionalFit(
-        c=math.exp(float((y - x).mean())), slope=slope, scale=math.exp(float(y.mean() - slope * x.mean()))
-    )
 
 
 def strengths_figure(
@@ -63,7 +44,8 @@ def strengths_figure(
     if both:
         n = np.concatenate([n, n])
         labels = None if labels is None else [*labels, *(f"{label}⁻¹" for label in labels)]
-    _logs(lam, n)  # refuses what is wrong
+    own = fit_strengths(lam, n)  # refuses what is wrong, with a given fit too
+    fit = fit or own
     x, y = np.maximum(n, 1).astype(np.float64), lam
     with style():
         figure = empty_figure(7.2, 4.8)
@@ -79,7 +61,6 @@ def strengths_figure(
         else:
             _draw_points(axes, x, y, BLUE, None)
         _limit(axes, x, y)
-        fit = fit or fit_strengths(lam, n)
         _draw_fits(axes, fit)
         if labels is not None:
             _name_extremes(axes, x, y, labels, fit, annotate)
@@ -94,19 +75,6 @@ def draw_strengths(model: Model, kind: str) -> Figure:
         return strengths_figure(model.strengths.entities.array, data.entity_counts, data.entities.labels)
     strengths = model.learned.relations.detach().cpu().double().numpy()
     return strengths_figure(strengths, data.relation_counts, data.relations.labels, what="relation")
-
-
-def _logs(strengths: npt.ArrayLike, counts: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """log n and log lambda."""
-    lam, n = np.asarray(strengths, dtype=np.float64), np.asarray(counts, dtype=np.float64)
-    if lam.shape != n.shape or lam.ndim != 1 or not len(lam):
-        raise InputError(
-            f"strengths of shape {lam.shape} do not belong to counts of shape {n.shape}",
-            remedy="give one strength and one count per symbol",
-        )
-    if not bool((np.isfinite(lam) & (lam > 0)).all()):
-        raise InputError("a strength is not a positive number", remedy="strengths are above zero and finite")
-    return np.log(np.maximum(n, 1)), np.log(lam)
 
 
 def _draw_points(axes: Axes, x: Floats, y: Floats, colour: str, name: str | None) -> None:

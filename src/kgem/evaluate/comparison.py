@@ -7,19 +7,19 @@ it says nothing about another seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kgem.answer.fitted import Fitted
+from kgem.data.dataset import Dataset
 from kgem.errors import InputError
+from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer
 from kgem.evaluate.metrics import Metrics, summarise
-from kgem.evaluate.ranking import MEMORY, rank
+from kgem.evaluate.ranking import rank
 
-__all__ = ["Difference", "bootstrap_interval", "difference", "fact_scores", "fact_values", "same_facts"]
+__all__ = ["Difference", "bootstrap_interval", "check_same_facts", "compare_values", "rank_facts"]
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -48,40 +48,40 @@ class Difference:
         return asdict(self) | {"clear": self.clear}
 
 
-def same_facts(first: Fitted, second: Fitted) -> None:
-    """An error unless both models were fitted to the same graph with the same splits."""
-    if first.data.content_hash != second.data.content_hash:
+def check_same_facts(first: Dataset, second: Dataset) -> None:
+    """An error unless both are the same graph with the same splits."""
+    if first.content_hash != second.content_hash:
         raise InputError(
-            f"the models are of different graphs or splits: {first.data.name!r} and {second.data.name!r}",
+            f"the models are of different graphs or splits: {first.name!r} and {second.name!r}",
             remedy="fit both to the same folder with train, valid and test, or split with the same seed",
         )
 
 
-def fact_values(
-    model: Fitted,
+def rank_facts(
+    scorer: Scorer,
+    data: Dataset,
     split: str = "test",
-    mode: str = "auto",
     *,
     memory: int = MEMORY,
-    progress: Callable[[int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[Metrics, Floats]:
     """The figures of a split, and the mean reciprocal rank of each fact's two questions: (n,)."""
-    data, facts = model.data, model.data.split(split)
+    facts = data.split(split)
     if not len(facts):
         raise InputError(f"{data.name} has no facts in {split}", remedy="compare on another split")
-    ranks = rank(model.scorer(mode), data.reciprocal(facts), data.filter_index, memory=memory, on_progress=progress)
+    ranks = rank(scorer, data.reciprocal(facts), data.filter_index, memory=memory, on_progress=on_progress)
     worst = ranks.of("pessimistic")
-    return summarise(worst), fact_scores(worst)
+    return summarise(worst), _fact_values(worst)
 
 
-def fact_scores(ranks: npt.NDArray[Any]) -> Floats:
+def _fact_values(ranks: npt.NDArray[Any]) -> Floats:
     """Ranks of facts and, below them, of their reciprocals (2n,) to mean reciprocal ranks (n,)."""
     sides: Floats = (1.0 / np.asarray(ranks, dtype=np.float64)).reshape(2, -1)
     mean: Floats = sides.mean(axis=0)
     return mean
 
 
-def difference(
+def compare_values(
     first: Floats, second: Floats, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = LEVEL
 ) -> Difference:
     """The mean of second - first over paired facts (n,) each, with its bootstrap interval."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kgem.answer import comparison as compare
-from kgem.answer.comparison import bootstrap_interval, difference, fact_scores, fact_values, same_facts
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
+from kgem.evaluate import comparison as module
+from kgem.evaluate.comparison import bootstrap_interval, check_same_facts, compare_values, rank_facts
+from kgem.evaluate.ranking import rank
 from obvious import random_graph
 from small_models import random_model
 
@@ -25,7 +26,7 @@ def test_interval_is_that_of_a_loop_over_resamples() -> None:
 def test_interval_has_the_width_that_theory_gives_whatever_the_blocks(
     cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "CELLS", cells)
+    monkeypatch.setattr(module, "CELLS", cells)
     values = np.random.default_rng(2).normal(size=400)
     low, high = bootstrap_interval(values, np.random.default_rng(0), resamples=4000)
     half = 1.96 * values.std() / np.sqrt(400)
@@ -36,28 +37,33 @@ def test_pairs_are_what_makes_a_small_gain_clear() -> None:
     rng = np.random.default_rng(3)
     first = rng.random(300)
     second = first + 0.01 + 0.01 * rng.normal(size=300)
-    paired = difference(first, second, rng)
+    paired = compare_values(first, second, rng)
     assert paired.clear and paired.low < paired.value < paired.high and paired.n == 300
-    assert not difference(first, rng.permutation(second), rng).clear
-    assert not difference(first, first, rng).clear
+    assert not compare_values(first, rng.permutation(second), rng).clear
+    assert not compare_values(first, first, rng).clear
 
 
 def test_the_two_questions_of_a_fact_stay_together() -> None:
-    assert fact_scores(np.array([1, 2, 4, 1, 2, 2])).tolist() == [1.0, 0.5, 0.375]
     model = random_model()
-    metrics, values = fact_values(model, "test")
+    metrics, values = rank_facts(model.scorer(), model.data, "test")
+    one, other = (
+        rank(model.scorer(), model.data.reciprocal(model.data.test), model.data.filter_index)
+        .of("pessimistic")
+        .reshape(2, -1)
+    )
+    np.testing.assert_allclose(values, (1 / one + 1 / other) / 2)
     assert len(values) == len(model.data.test) and np.isclose(values.mean(), metrics.mrr)
     assert np.isclose(metrics.mrr, model.evaluate("test").mrr)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
     model, other = random_model(), random_model(random_graph(seed=5))
-    same_facts(model, random_model(seed=3))
+    check_same_facts(model.data, random_model(seed=3).data)
     with pytest.raises(InputError, match="different graphs"):
-        same_facts(model, other)
+        check_same_facts(model.data, other.data)
     with pytest.raises(InputError, match="cannot be paired"):
-        difference(np.zeros(3), np.zeros(2), np.random.default_rng(0))
+        compare_values(np.zeros(3), np.zeros(2), np.random.default_rng(0))
     data = model.data
     without = Dataset("g", data.entities, data.relations, data.train, data.valid, data.test[:0])
     with pytest.raises(InputError, match="no facts in test"):
-        fact_values(random_model(without), "test")
+        rank_facts(random_model(without).scorer(), without, "test")

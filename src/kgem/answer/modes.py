@@ -1,0 +1,50 @@
+"""The modes of prediction (end of Section 3.2), and one of them ready to score; without torch, for the command line.
+
+`point` asks the re-trained tables, `mean` the means of q, `bayes` averages softmax probabilities over samples of q.
+`blend` asks `point` and `mean` together: the geometric mean of their probabilities, two models that one fit leaves
+behind. `auto` is the one that was best on validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kgem.answer.candidates import Candidates
+    from kgem.data.dataset import Dataset
+    from kgem.evaluate.blocks import Scorer
+    from kgem.model.embeddings import Embeddings
+
+__all__ = ["AUTO", "MODES", "ModeScorer"]
+
+AUTO = "auto"
+MODES = {
+    "point": "the re-trained tables",
+    "mean": "the means of q",
+    "bayes": "probabilities averaged over q",
+    "blend": "point and mean together",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ModeScorer:
+    """A mode of a model with all that is needed to answer in it."""
+
+    name: str
+    candidates: Candidates
+    tables: Embeddings  # those that stand for the mode where vectors are asked for
+    scorer: Scorer
+    temperature: float  # what its scores are divided by, so that their softmax is calibrated
+    sample_scorers: Callable[[], Sequence[Scorer]]  # of draws from q, from which ranges come; made when first needed
+    sample_temperature: float
+
+    @property
+    def data(self) -> Dataset:
+        return self.candidates.data
+
+    @property
+    def averages_samples(self) -> bool:
+        """Whether it scores by the mean of the probabilities under these very samples."""
+        return self.name == "bayes"
