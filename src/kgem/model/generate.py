@@ -28,7 +28,7 @@ from kgem.errors import ConfigError, DatasetError
 __all__ = ["MODELS", "Planted", "Space", "generate", "sample_prior", "sample_tails", "save"]
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
-Strengths: TypeAlias = npt.ArrayLike | tuple[float, float]
+StrengthsOrBounds: TypeAlias = npt.ArrayLike | tuple[float, float]
 
 BLOCK = 500_000  # scores held at a time: a few megabytes, so that they stay in the cache
 MIN_YIELD = 0.01  # share of new facts per draw below which the graph counts as exhausted
@@ -64,7 +64,7 @@ MODELS = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class GeneratorConfig:
     """What a graph is drawn with, apart from the strengths."""
 
     n_entities: int
@@ -103,11 +103,11 @@ class Planted:
     relations: FloatArray  # (N_r, K')
     entity_strengths: FloatArray  # (N_e,)
     relation_strengths: FloatArray  # (N_r,)
-    settings: Settings
+    config: GeneratorConfig
 
     def scores(self, heads: npt.ArrayLike, relations: npt.ArrayLike) -> FloatArray:
         """f(h, r, t) under the planted tables for every tail, (n, N_e): the best that any fit could know."""
-        query = MODELS[self.settings.model].query
+        query = MODELS[self.config.model].query
         return query(self.entities[np.asarray(heads)], self.relations[np.asarray(relations)]) @ self.entities.T
 
 
@@ -120,8 +120,8 @@ def generate(
     rng: np.random.Generator,
     model: str = "complex",
     p: int = 3,
-    entity_strengths: Strengths = (0.5, 5.0),
-    relation_strengths: Strengths = (0.5, 5.0),
+    entity_strengths: StrengthsOrBounds = (0.5, 5.0),
+    relation_strengths: StrengthsOrBounds = (0.5, 5.0),
     head_exponent: float = 1.0,
     relation_exponent: float = 0.5,
     valid: float = 0.1,
@@ -133,14 +133,14 @@ def generate(
     Strengths are an array with one per symbol, or bounds between which they are drawn log-uniformly. A head or a
     relation of frequency rank k is asked for with probability proportional to k^-exponent.
     """
-    settings = Settings(n_entities, n_relations, n_facts, dim, model, p, head_exponent, relation_exponent)
+    config = GeneratorConfig(n_entities, n_relations, n_facts, dim, model, p, head_exponent, relation_exponent)
     strengths = (
         _strengths(entity_strengths, n_entities, "entity_strengths", rng),
         _strengths(relation_strengths, n_relations, "relation_strengths", rng),
     )
     space = MODELS[model]
     entities, relations = (sample_prior(s, dim, p, is_complex=space.is_complex, rng=rng) for s in strengths)
-    facts = _draw_facts(settings, entities, relations, rng)
+    facts = _draw_facts(config, entities, relations, rng)
     none = np.empty((0, 3), dtype=np.int32)
     whole = Dataset(
         name=name,
@@ -151,7 +151,7 @@ def generate(
         test=none,
     )
     dataset, _ = make_split(whole, valid, test, rng)
-    return Planted(dataset, entities, relations, *strengths, settings)
+    return Planted(dataset, entities, relations, *strengths, config)
 
 
 def sample_prior(strengths: FloatArray, dim: int, p: int, *, is_complex: bool, rng: np.random.Generator) -> FloatArray:
@@ -205,42 +205,44 @@ def _inverse_cdf(scores: FloatArray, rows: LongArray, uniform: FloatArray) -> Lo
     return outcomes
 
 
-def _draw_facts(settings: Settings, entities: FloatArray, relations: FloatArray, rng: np.random.Generator) -> IntArray:
+def _draw_facts(
+    config: GeneratorConfig, entities: FloatArray, relations: FloatArray, rng: np.random.Generator
+) -> IntArray:
     """n_facts distinct facts in the order in which they first came, (n_facts, 3)."""
 
     def answered(heads: LongArray, asked: LongArray) -> IntArray:
-        tails = sample_tails(heads, asked, entities, relations, model=settings.model, rng=rng)
+        tails = sample_tails(heads, asked, entities, relations, model=config.model, rng=rng)
         return np.stack([heads, asked, tails], axis=1).astype(np.int32)
 
     frequencies = (
-        _power_law(settings.n_entities, settings.head_exponent, rng),
-        _power_law(settings.n_relations, settings.relation_exponent, rng),
+        _power_law(config.n_entities, config.head_exponent, rng),
+        _power_law(config.n_relations, config.relation_exponent, rng),
     )
-    facts = answered(*_cover(settings, rng))
-    while len(facts) < settings.n_facts:
-        n = int(1.2 * (settings.n_facts - len(facts))) + 100
+    facts = answered(*_cover(config, rng))
+    while len(facts) < config.n_facts:
+        n = int(1.2 * (config.n_facts - len(facts))) + 100
         heads, asked = (np.searchsorted(cdf, rng.random(n), side="right") for cdf in frequencies)
         drawn = answered(heads, asked)
-        grown = _distinct(np.concatenate([facts, drawn]), settings)
-        if len(grown) - len(facts) < MIN_YIELD * n and len(grown) < settings.n_facts:
+        grown = _distinct(np.concatenate([facts, drawn]), config)
+        if len(grown) - len(facts) < MIN_YIELD * n and len(grown) < config.n_facts:
             raise ConfigError(
-                f"the planted model keeps drawing the same facts: {len(grown):,} of {settings.n_facts:,}",
+                f"the planted model keeps drawing the same facts: {len(grown):,} of {config.n_facts:,}",
                 remedy="ask for fewer facts or more entities, larger strengths, or smaller exponents",
             )
         facts = grown
-    return facts[: settings.n_facts]
+    return facts[: config.n_facts]
 
 
-def _cover(settings: Settings, rng: np.random.Generator) -> tuple[LongArray, LongArray]:
+def _cover(config: GeneratorConfig, rng: np.random.Generator) -> tuple[LongArray, LongArray]:
     """Queries in which every entity is a head and every relation asked for, in random order."""
-    n = max(settings.n_entities, settings.n_relations)
-    heads, relations = (rng.permutation(np.arange(n) % size) for size in (settings.n_entities, settings.n_relations))
+    n = max(config.n_entities, config.n_relations)
+    heads, relations = (rng.permutation(np.arange(n) % size) for size in (config.n_entities, config.n_relations))
     return heads, relations
 
 
-def _distinct(facts: IntArray, settings: Settings) -> IntArray:
+def _distinct(facts: IntArray, config: GeneratorConfig) -> IntArray:
     """Each fact once, where it first came."""
-    keys = fact_keys(facts, settings.n_entities, settings.n_relations)
+    keys = fact_keys(facts, config.n_entities, config.n_relations)
     return facts[np.sort(np.unique(keys, return_index=True)[1])]
 
 
@@ -251,7 +253,7 @@ def _power_law(size: int, exponent: float, rng: np.random.Generator) -> FloatArr
     return np.append(cdf[:-1] / cdf[-1], 1.0)
 
 
-def _strengths(given: Strengths, size: int, what: str, rng: np.random.Generator) -> FloatArray:
+def _strengths(given: StrengthsOrBounds, size: int, what: str, rng: np.random.Generator) -> FloatArray:
     """One strength per symbol, (size,): as given, or log-uniform between two bounds."""
     if isinstance(given, tuple):
         bounds = np.asarray(given, dtype=np.float64)
@@ -292,6 +294,6 @@ def save(planted: Planted, folder: str | Path, *, overwrite: bool = False) -> Pa
         entity_strengths=planted.entity_strengths,
         relation_strengths=planted.relation_strengths,
     )
-    about = asdict(planted.settings) | {"name": planted.dataset.name, "rows": "in the order of sorted labels"}
+    about = asdict(planted.config) | {"name": planted.dataset.name, "rows": "in the order of sorted labels"}
     (folder / "planted.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return folder
