@@ -11,7 +11,7 @@ from torch import Tensor
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
 from kgem.model.embeddings import Embeddings
-from kgem.model.prior import Strengths, conventional_strengths, uniform_strengths
+from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
 from kgem.model.scores import SCORES, Score
 
 
@@ -190,3 +190,8 @@ def penalty_over_rows(embeddings: Embeddings, strengths: Strengths, p: int) -> T
 def with_leaves(embeddings: Embeddings) -> Embeddings:
     """The same numbers in tables that autograd follows."""
     return embeddings.with_tables(*(t.detach().clone().requires_grad_() for t in embeddings.tables()))
+
+
+def log_density(prior: Prior, table: Tensor, strengths: Tensor) -> Tensor:
+    """Eq. 16: log p(table | strengths), summed over rows."""
+    return prior.log_normaliser(strengths, table.shape[1]) - prior.penalty(table, strengths)

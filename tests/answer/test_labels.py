@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import count_steps
-from kgem.answer.labels import LabelSearch, folded
+from kgem.answer.labels import LabelSearch, fold
 
 LABELS = ["France", "Île-de-France", "FRANCE 24", "Frankfurt", "Åland", "São_Tomé", "/m/0f8l9c", "of", "franc", "東京"]
 COUNTS = np.array([5, 9, 9, 2, 1, 1, 0, 3, 7, 2])
@@ -28,8 +28,8 @@ def obvious(labels: list[str], counts: np.ndarray, text: str) -> list[int]:
         word = any(label[i - 1].isascii() and not label[i - 1].isalnum() for i in places)
         return 2 if word else 3
 
-    wanted = folded(text)
-    kinds = {i: 0 if not wanted else how(folded(label)) for i, label in enumerate(labels)}
+    wanted = fold(text)
+    kinds = {i: 0 if not wanted else how(fold(label)) for i, label in enumerate(labels)}
     return sorted((i for i, kind in kinds.items() if kind is not None), key=lambda i: (kinds[i], -counts[i], i))
 
 

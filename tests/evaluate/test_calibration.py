@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,6 @@ from kgem.evaluate import calibration
 from kgem.evaluate.calibration import (
     COLDEST,
     HOTTEST,
-    calibrate,
     ece,
     ece_by_chance,
     fit_temperature,
@@ -28,7 +28,6 @@ from kgem.evaluate.calibration import (
     measure,
     reliability,
     top_answers,
-    top_confidences,
 )
 from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
@@ -102,6 +101,12 @@ def planted(n: int, scale: float = 2.0, seed: int = 0) -> tuple[Array, Facts, Qu
     tails = (scores[:, 0] + rng.gumbel(size=(n, N_ENTITIES))).argmax(1)
     facts = np.stack([np.arange(n), np.zeros(n), tails], 1).astype(np.int32)
     return scores, facts, QueryIndex.build(facts, n, 1)
+
+
+def top_confidences(*given: Any) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """The probability of the first answer for each fact's query, and whether it is the fact's tail: (n,) each."""
+    confidence, correct = top_answers(*given, top=1)
+    return confidence[:, 0], correct[:, 0]
 
 
 SMALL = 8 * 16 * 8 * 7  # bytes that leave room for seven entities in a block
@@ -227,17 +232,16 @@ def test_scores_that_are_no_numbers() -> None:
         fit_temperature(Fixed(scores), facts, known)
 
 
-@pytest.mark.parametrize("equal", ["width", "mass"])
-def test_curve_of_planted_softmax_is_the_diagonal(equal: str) -> None:
+def test_curve_of_planted_softmax_is_the_diagonal() -> None:
     scores, facts, known = planted(20_000, seed=1)
     confidence, correct = top_confidences(Fixed(scores), facts, known)
-    curve = reliability(confidence, correct, equal=equal)
+    curve = reliability(confidence, correct)
     assert curve.counts.sum() == len(facts)
     assert ece(curve) < 0.02
     pairs = top_answers(Fixed(scores), facts, known, top=5)
-    assert ece(reliability(*pairs, equal=equal)) < 0.01
+    assert ece(reliability(*pairs)) < 0.01
     overconfident = top_confidences(Fixed(3 * scores), facts, known)
-    assert ece(reliability(*overconfident, equal=equal)) > 0.15
+    assert ece(reliability(*overconfident)) > 0.15
     mended = top_confidences(Fixed(3 * scores), facts, known, 3.0)
     np.testing.assert_allclose(mended[0], confidence, rtol=1e-9)
 
@@ -263,21 +267,10 @@ def test_what_ece_chance_brings() -> None:
     assert fewer > 1.5 * mean, "twice as much for a quarter of the predictions"
 
 
-def test_bins_of_equal_mass() -> None:
-    rng = np.random.default_rng(0)
-    values = rng.beta(1, 8, size=1000)
-    assert set(reliability(values, values > 0.5, bins=10, equal="mass").counts.tolist()) == {100}
-    tied = reliability(np.repeat([0.2, 0.7], [90, 10]), np.ones(100), bins=10, equal="mass")
-    np.testing.assert_array_equal(tied.counts, [90, 10])
-    np.testing.assert_allclose(tied.confidence, [0.2, 0.7])
-    assert math.isnan(ece(reliability([], [], equal="mass")))
-
-
 @pytest.mark.parametrize(
     "call",
     [
         lambda: reliability([0.5], [True], bins=0),
-        lambda: reliability([0.5], [True], equal="luck"),
         lambda: reliability([0.5, 0.6], [True]),
         lambda: reliability([1.5], [True]),
         lambda: reliability([math.nan], [True]),
@@ -290,22 +283,21 @@ def test_wrong_input_is_refused(call: Callable[[], object]) -> None:
         call()
 
 
-def test_calibrate_measures_what_it_mends_and_goes_into_json() -> None:
+def test_it_measures_what_it_mends_and_goes_into_json() -> None:
     scores, facts, known = planted(8000, seed=2)
-    found = calibrate(Fixed(3 * scores), facts[:4000], facts[4000:], known, top=5)
+    temperature = fit_temperature(Fixed(3 * scores), facts[:4000], known)
+    found = measure(Fixed(3 * scores), facts[4000:], known, temperature, top=5)
     assert found.temperature == pytest.approx(3, rel=0.05)
     assert found.ece < 0.03 < 0.15 < found.ece_before
     assert found.ece_pairs < found.ece_pairs_before
     assert found.log_loss < found.log_loss_before
     assert found.log_loss == pytest.approx(log_loss(Fixed(scores), facts[4000:], known, found.temperature / 3))
-    again = measure(Fixed(3 * scores), facts[4000:], known, found.temperature, top=5)  # what was fitted before
-    assert again.to_dict() == found.to_dict()
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert plain["n"] == 4000
     assert plain["top"] == 5
     assert len(plain["curve"]["counts"]) == 15
     assert sum(plain["curve_pairs"]["counts"]) == 5 * 4000
-    nothing = calibrate(Fixed(scores), facts[:0], facts[:0], known).to_dict()
+    nothing = measure(Fixed(scores), facts[:0], known, fit_temperature(Fixed(scores), facts[:0], known)).to_dict()
     assert nothing["ece"] is None
     json.dumps(nothing, allow_nan=False)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kgem.data.index import LongArray
 
-__all__ = ["LabelSearch", "folded"]
+__all__ = ["LabelSearch", "fold"]
 
 EXACT, BEGINNING, WORD, INSIDE, NOWHERE = range(5)  # how a label matches, best first
 NEIGHBOURS = 100  # labels that a mistyped one is compared with
@@ -26,7 +26,7 @@ _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"
 _END = 0xFF  # between labels: a byte that UTF-8 never has
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Text without case and accents; underscores and runs of white space are one space."""
     text = text.casefold()
     if not text.isascii():
@@ -39,7 +39,7 @@ class LabelSearch:
 
     def __init__(self, labels: Sequence[str], counts: npt.NDArray[np.integer[Any]]) -> None:
         self.labels, self.counts = labels, counts
-        pieces = [folded(label).encode("utf-8", "replace") for label in labels]
+        pieces = [fold(label).encode("utf-8", "replace") for label in labels]
         sizes = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
         self._bytes = np.frombuffer(bytes([_END]).join([*pieces, b""]), dtype=np.uint8)  # each ends with _END
         self._owner = np.repeat(np.arange(len(pieces), dtype=np.int32), sizes + 1)  # whose byte it is
@@ -53,7 +53,7 @@ class LabelSearch:
 
     def find(self, text: str, limit: int) -> tuple[int, LongArray]:
         """How many labels match, and the ids of the best ones: as good matches go, by frequency."""
-        wanted = folded(text).encode("utf-8", "replace")
+        wanted = fold(text).encode("utf-8", "replace")
         if not wanted:
             return len(self.labels), self._order[:limit]
         how = self._matches(wanted)
@@ -68,10 +68,10 @@ class LabelSearch:
 
     def near(self, text: str, most: int = 3) -> list[str]:
         """Labels that may have been meant by one that is not there: alike as a whole, or with the text inside."""
-        wanted = folded(text)[:COMPARED]
+        wanted = fold(text)[:COMPARED]
         if not wanted:
             return []
-        names = {folded(self.labels[i])[:COMPARED]: self.labels[i] for i in reversed(self._alike(wanted).tolist())}
+        names = {fold(self.labels[i])[:COMPARED]: self.labels[i] for i in reversed(self._alike(wanted).tolist())}
         close = [names[name] for name in difflib.get_close_matches(wanted, names, n=most, cutoff=ALIKE)]
         inside = [self.labels[i] for i in self.find(wanted, most)[1].tolist()]
         return list(dict.fromkeys(close + inside))[:most]

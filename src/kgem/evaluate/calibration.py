@@ -26,7 +26,6 @@ from kgem.model.embeddings import Embeddings
 __all__ = [
     "Calibration",
     "ReliabilityCurve",
-    "calibrate",
     "ece",
     "ece_by_chance",
     "fit_temperature",
@@ -34,7 +33,6 @@ __all__ = [
     "measure",
     "reliability",
     "top_answers",
-    "top_confidences",
 ]
 
 COLDEST, HOTTEST = 0.01, 100.0  # a temperature beyond says only that the scores are perfect, or worthless
@@ -87,21 +85,6 @@ class Calibration:
         return {name: _plain(value) for name, value in vars(self).items()}
 
 
-def calibrate(
-    scorer: Scorer | Embeddings,
-    valid: Ints,
-    test: Ints,
-    known: QueryIndex | None,
-    *,
-    top: int = 10,
-    bins: int = 15,
-    memory: int = MEMORY,
-) -> Calibration:
-    """Fit the temperature on `valid` and measure on `test`, both (n, 3) with reciprocal ids for head queries."""
-    temperature = fit_temperature(scorer, valid, known, memory=memory)
-    return measure(scorer, test, known, temperature, top=top, bins=bins, memory=memory)
-
-
 def measure(
     scorer: Scorer | Embeddings,
     test: Ints,
@@ -135,25 +118,18 @@ def measure(
     )
 
 
-def reliability(
-    confidences: npt.ArrayLike, correct: npt.ArrayLike, bins: int = 15, *, equal: str = "width"
-) -> ReliabilityCurve:
-    """Gather predictions, of any shape, into bins of equal `width` or of equal `mass`.
-
-    Bins of equal mass keep equal confidences together, so there may be fewer of them than asked for.
-    """
+def reliability(confidences: npt.ArrayLike, correct: npt.ArrayLike, bins: int = 15) -> ReliabilityCurve:
+    """Gather predictions, of any shape, into bins of equal width."""
     values = np.asarray(confidences, dtype=np.float64).ravel()
     right = np.asarray(correct, dtype=np.float64).ravel()
-    if bins < 1 or equal not in _EDGES:
-        raise InputError(
-            f"cannot make {bins} bins of equal {equal!r}", remedy=f"at least one bin, of equal {' or '.join(_EDGES)}"
-        )
+    if bins < 1:
+        raise InputError(f"cannot make {bins} bins", remedy="at least one")
     if len(values) != len(right) or not bool(((values >= 0) & (values <= 1 + 1e-6)).all()):
         raise InputError(
             "confidences are not probabilities, one for each prediction",
             remedy="give as many numbers in 0 ... 1 as there are predictions",
         )
-    edges = _EDGES[equal](values, bins)
+    edges = np.linspace(0.0, 1.0, bins + 1)
     place = np.searchsorted(edges[1:-1], values, side="left")
     n = np.bincount(place, minlength=len(edges) - 1)
 
@@ -162,21 +138,6 @@ def reliability(
         return np.where(n > 0, total / np.maximum(n, 1), np.nan)
 
     return ReliabilityCurve(edges, n.astype(np.int64), mean(values), mean(right))
-
-
-def _equal_width(values: Floats, bins: int) -> Floats:
-    return np.linspace(0.0, 1.0, bins + 1)
-
-
-def _equal_mass(values: Floats, bins: int) -> Floats:
-    if not len(values):
-        return np.array([0.0, 1.0])
-    inner = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
-    edges: Floats = np.concatenate([[0.0], np.unique(inner[inner < values.max()]), [1.0]])
-    return edges
-
-
-_EDGES: dict[str, Callable[[Floats, int], Floats]] = {"width": _equal_width, "mass": _equal_mass}
 
 
 def ece(curve: ReliabilityCurve) -> float:
@@ -211,8 +172,8 @@ def fit_temperature(
     beta = 1.0
     if len(facts) > 2 * SAMPLE:
         few = facts[np.linspace(0, len(facts) - 1, SAMPLE).astype(np.int64)]
-        beta = _root(slope(few), beta)
-    return 1 / _root(slope(facts), beta)
+        beta = _find_root(slope(few), beta)
+    return 1 / _find_root(slope(facts), beta)
 
 
 def log_loss(
@@ -225,20 +186,7 @@ def log_loss(
 ) -> float:
     """The mean negative log-probability of the facts' tails, in nats; NaN without facts."""
     facts = np.asarray(facts).reshape(-1, 3)
-    return _loss(scorer, facts, known, 1 / _checked(temperature), memory)[0] if len(facts) else math.nan
-
-
-def top_confidences(
-    scorer: Scorer | Embeddings,
-    facts: Ints,
-    known: QueryIndex | None,
-    temperature: float = 1.0,
-    *,
-    memory: int = MEMORY,
-) -> tuple[Floats, Bools]:
-    """The probability of the first answer for each fact's query, and whether it is the fact's tail: (n,) each."""
-    confidence, correct = top_answers(scorer, facts, known, temperature, top=1, memory=memory)
-    return confidence[:, 0], correct[:, 0]
+    return _loss(scorer, facts, known, 1 / _check_temperature(temperature), memory)[0] if len(facts) else math.nan
 
 
 def top_answers(
@@ -255,7 +203,7 @@ def top_answers(
     A known tail that ties with others is behind them, as in the paper's ranks. Where there are fewer answers
     than asked for, the rest have probability zero.
     """
-    scorer, beta = _scorer(scorer), 1 / _checked(temperature)
+    scorer, beta = _to_scorer(scorer), 1 / _check_temperature(temperature)
     facts = np.asarray(facts).reshape(-1, 3)
     top = max(1, min(top, scorer.n_entities))
     confidence = np.zeros((len(facts), top))
@@ -271,7 +219,7 @@ def _loss(
 ) -> tuple[float, float, float]:
     """The mean of -log softmax(beta * scores)[tail], and its first two derivatives by beta."""
     total = torch.zeros(3, dtype=torch.float64)
-    for part in split_competitions(_scorer(scorer), facts, known, memory):
+    for part in split_competitions(_to_scorer(scorer), facts, known, memory):
         total += log_loss_sums(part, beta).cpu()
     if not bool(torch.isfinite(total).all()):
         raise FitError("some facts have a score that is not a finite number", remedy="fit the model anew")
@@ -279,7 +227,7 @@ def _loss(
     return loss, slope, curvature
 
 
-def _root(slope: Callable[[float], tuple[float, float]], beta: float) -> float:
+def _find_root(slope: Callable[[float], tuple[float, float]], beta: float) -> float:
     """Where a rising function is zero, from its value and derivative: Newton's steps, halving where they fail."""
     low, high = 1 / HOTTEST, 1 / COLDEST
     last = math.log(high / low)  # the step before, relative
@@ -298,11 +246,11 @@ def _root(slope: Callable[[float], tuple[float, float]], beta: float) -> float:
             return beta
 
 
-def _scorer(given: Scorer | Embeddings) -> Scorer:
+def _to_scorer(given: Scorer | Embeddings) -> Scorer:
     return TableScorer(given) if isinstance(given, Embeddings) else given
 
 
-def _checked(temperature: float) -> float:
+def _check_temperature(temperature: float) -> float:
     if not (temperature > 0 and math.isfinite(temperature)):
         raise InputError(f"a temperature of {temperature} makes no distribution", remedy="give a positive number")
     return temperature

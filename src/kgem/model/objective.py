@@ -24,7 +24,7 @@ from kgem.model.kernels import SoftmaxKernel
 from kgem.model.prior import Prior, Strengths
 from kgem.model.scores import Score
 
-__all__ = ["Gradients", "MarginObjective", "Objective", "SoftmaxObjective", "penalty_term"]
+__all__ = ["Gradients", "MarginObjective", "Objective", "SoftmaxObjective"]
 
 
 class Gradients(NamedTuple):
@@ -52,7 +52,7 @@ class Objective(Protocol):
         ...
 
 
-def shuffled(n_items: int, size: int, generator: torch.Generator) -> list[Tensor]:
+def shuffle_batches(n_items: int, size: int, generator: torch.Generator) -> list[Tensor]:
     """A random order cut into batches whose sizes differ by at most one.
 
     A short last batch would be scaled up by Q / |B| and shake the whole model.
@@ -127,7 +127,7 @@ class SoftmaxObjective:
 
     def batches(self, size: int, generator: torch.Generator) -> list[Tensor]:
         device = self._pieces.heads.device
-        return [batch.to(device) for batch in shuffled(self.n_items, size, generator)]
+        return [batch.to(device) for batch in shuffle_batches(self.n_items, size, generator)]
 
     @torch.no_grad()
     def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Tensor) -> tuple[float, Gradients]:
@@ -199,7 +199,7 @@ class MarginObjective:
 
     def batches(self, size: int, generator: torch.Generator) -> list[Tensor]:
         device = self._facts[0].device
-        return [batch.to(device) for batch in shuffled(self.n_items, size, generator)]
+        return [batch.to(device) for batch in shuffle_batches(self.n_items, size, generator)]
 
     def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Tensor) -> tuple[float, Gradients]:
         grads = self._gradients
@@ -240,12 +240,6 @@ class MarginObjective:
 def _turned(score: Score, like: Tensor) -> Tensor:
     """Where a reversed side gathers its gradient: the same memory if heads and tails share a vector."""
     return like if score.swap(like) is like else torch.zeros_like(like)
-
-
-def penalty_term(prior: Prior, embeddings: Embeddings, strengths: Strengths, n_facts: int) -> float:
-    """The prior's part of L / N' (Eq. 8), without its normaliser."""
-    tables = zip(embeddings.tables(), strengths, strict=True)
-    return sum(float(prior.penalty(table, lam)) for table, lam in tables) / n_facts
 
 
 def add_penalty_gradient(

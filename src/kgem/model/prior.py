@@ -78,10 +78,6 @@ class Prior:
         logs = (strengths.to(torch.float64) / p).log().sum()
         return width / p * logs + coordinates * constant * len(strengths)
 
-    def log_density(self, table: Tensor, strengths: Tensor) -> Tensor:
-        """Eq. 16: log p(table | strengths), summed over rows; a float64 scalar."""
-        return self.log_normaliser(strengths, table.shape[1]) - self.penalty(table, strengths)
-
     def optimal_inverse_strengths(self, expected_norm: Tensor, width: int) -> Tensor:
         """Eq. 17: 1/lambda = E_q ||x||_p^p / K' for each row, (rows,)."""
         return expected_norm / width

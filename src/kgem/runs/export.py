@@ -63,10 +63,10 @@ def export(model: Model, folder: Path, to: str, mode: str = "auto") -> None:
     FORMATS[to].write(model, model.resolve(mode), folder)
 
 
-def _parquet(model: Model, mode: str, folder: Path) -> None:
+def _write_parquet(model: Model, mode: str, folder: Path) -> None:
     """entities.parquet and relations.parquet: label, frequency, strength, vector, and q's standard deviations."""
     q = model.posterior
-    sides = _labels(model)
+    sides = _label_rows(model)
     for name, table, q_side, lam in zip(
         ("entities", "relations"), model.tables(mode).tables(), (q.entities, q.relations), model.learned, strict=True
     ):
@@ -74,17 +74,17 @@ def _parquet(model: Model, mode: str, folder: Path) -> None:
         columns: dict[str, Any] = {"label": labels}
         if name == "relations":
             columns["reciprocal"] = reverse
-        columns |= {"frequency": counts, "strength": _numpy(lam), "vector": _numpy(table)}
+        columns |= {"frequency": counts, "strength": _to_numpy(lam), "vector": _to_numpy(table)}
         if mode != "point":
-            columns["std"] = np.exp(_numpy(q_side.log_std))
+            columns["std"] = np.exp(_to_numpy(q_side.log_std))
         pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
 
 
-def _npz(model: Model, mode: str, folder: Path) -> None:
+def _write_npz(model: Model, mode: str, folder: Path) -> None:
     """tables.npz: tables, labels, strengths and frequencies, all plain arrays."""
-    entities, relations = (_numpy(table) for table in model.tables(mode).tables())
-    strengths = {name: _numpy(lam) for name, lam in zip(("entity", "relation"), model.learned, strict=True)}
-    sides = _labels(model)
+    entities, relations = (_to_numpy(table) for table in model.tables(mode).tables())
+    strengths = {name: _to_numpy(lam) for name, lam in zip(("entity", "relation"), model.learned, strict=True)}
+    sides = _label_rows(model)
     np.savez(
         folder / "tables.npz",
         allow_pickle=False,
@@ -100,25 +100,25 @@ def _npz(model: Model, mode: str, folder: Path) -> None:
     )
 
 
-def _word2vec(model: Model, mode: str, folder: Path) -> None:
+def _write_word2vec(model: Model, mode: str, folder: Path) -> None:
     """entities.txt and relations.txt as word2vec's text files are: size, then a label and its numbers per line."""
     for name, table in zip(("entities", "relations"), model.tables(mode).tables(), strict=True):
-        labels, reverse, _ = _labels(model)[name]
-        words = _words([f"{label}⁻¹" if back else label for label, back in zip(labels, reverse, strict=True)])
-        rows = _numpy(table)
+        labels, reverse, _ = _label_rows(model)[name]
+        words = _without_spaces([f"{label}⁻¹" if back else label for label, back in zip(labels, reverse, strict=True)])
+        rows = _to_numpy(table)
         with (folder / f"{name}.txt").open("w", encoding="utf-8", newline="\n") as file:
             file.write(f"{rows.shape[0]} {rows.shape[1]}\n")
             file.writelines(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True))
 
 
-def _pykeen(model: Model, mode: str, folder: Path) -> None:
+def _write_pykeen(model: Model, mode: str, folder: Path) -> None:
     """weights.npz with the names of PyKEEN's state dict, its two maps of ids, and model.json: class and arguments."""
     score = model.config.model.score
     if score not in PYKEEN:
         raise InputError(f"PyKEEN has no model for the score {score!r}", remedy=f"it has {', '.join(PYKEEN)}")
     name, arguments = PYKEEN[score]
     tables, data = model.tables(mode), model.data
-    entities, relations = (_numpy(table) for table in tables.tables())
+    entities, relations = (_to_numpy(table) for table in tables.tables())
     if tables.reciprocal:  # PyKEEN has each relation beside its inverse
         relations = relations.reshape(2, data.n_relations, -1).swapaxes(0, 1).reshape(relations.shape)
     if score == "complex":  # and each real part beside its imaginary part
@@ -127,7 +127,7 @@ def _pykeen(model: Model, mode: str, folder: Path) -> None:
     weights = {ENTITIES.format(place): table for place, table in enumerate(halves)} | {RELATIONS.format(0): relations}
     np.savez(folder / "weights.npz", allow_pickle=False, **{key: np.ascontiguousarray(t) for key, t in weights.items()})
     for kind, vocabulary in (("entity", data.entities), ("relation", data.relations)):
-        _json(folder / f"{kind}_to_id.json", {label: place for place, label in enumerate(vocabulary)})
+        _write_json(folder / f"{kind}_to_id.json", {label: place for place, label in enumerate(vocabulary)})
     head, relation, tail = data.train[0].tolist()
     document = {
         "class": name,
@@ -137,18 +137,18 @@ def _pykeen(model: Model, mode: str, folder: Path) -> None:
         "temperature": model.temperature(mode),
         "how to load it, in this folder": HOW.splitlines(),
     }
-    _json(folder / "model.json", document)
+    _write_json(folder / "model.json", document)
 
 
 FORMATS = {
-    "parquet": Format(_parquet, "entities.parquet, relations.parquet: label, frequency, strength, vector"),
-    "npz": Format(_npz, "tables.npz: NumPy arrays of tables, labels, strengths, frequencies"),
-    "word2vec": Format(_word2vec, "entities.txt, relations.txt: word2vec's text format"),
-    "pykeen": Format(_pykeen, "weights.npz, ids and model.json: a PyKEEN model's state dict and how to load it"),
+    "parquet": Format(_write_parquet, "entities.parquet, relations.parquet: label, frequency, strength, vector"),
+    "npz": Format(_write_npz, "tables.npz: NumPy arrays of tables, labels, strengths, frequencies"),
+    "word2vec": Format(_write_word2vec, "entities.txt, relations.txt: word2vec's text format"),
+    "pykeen": Format(_write_pykeen, "weights.npz, ids and model.json: a PyKEEN model's state dict and how to load it"),
 }
 
 
-def _labels(model: Model) -> dict[str, tuple[list[str], list[bool], npt.NDArray[np.int64]]]:
+def _label_rows(model: Model) -> dict[str, tuple[list[str], list[bool], npt.NDArray[np.int64]]]:
     """Label, whether reversed, and frequency of every row of the two tables."""
     data, times = model.data, 2 if model.point.reciprocal else 1
     backwards = [place >= data.n_relations for place in range(times * data.n_relations)]
@@ -158,7 +158,7 @@ def _labels(model: Model) -> dict[str, tuple[list[str], list[bool], npt.NDArray[
     }
 
 
-def _words(labels: Sequence[str]) -> list[str]:
+def _without_spaces(labels: Sequence[str]) -> list[str]:
     """Labels without white space: underscores for it, or percent signs where two labels would become one."""
     joined = ["_".join(label.split()) or "_" for label in labels]
     if len(set(joined)) == len(labels):
@@ -166,10 +166,10 @@ def _words(labels: Sequence[str]) -> list[str]:
     return ["".join(quote(c) if c.isspace() or c == "%" else c for c in label) for label in labels]
 
 
-def _numpy(table: Tensor) -> Table:
+def _to_numpy(table: Tensor) -> Table:
     array: Table = table.detach().cpu().numpy()
     return array
 
 
-def _json(path: Path, content: Any) -> None:
+def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
