@@ -15,9 +15,9 @@ from xml.parsers import expat
 import polars as pl
 import pyoxigraph as ox
 
-from kgem.data.formats.delimited import BOM, plain_pages
+from kgem.data.formats.pages import BOM, plain_pages
 from kgem.data.formats.quoting import Page
-from kgem.data.formats.terms import BASE, Labels, decode, entity, graph, literal, relation
+from kgem.data.formats.rdf_terms import BASE, Labels, decode, entity, graph, literal, relation
 from kgem.data.options import FACT
 from kgem.data.rows import Intake, Problem
 from kgem.data.streams import Source, write_to
