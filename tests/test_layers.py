@@ -112,6 +112,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "progress",
         "tables",
         "output",
+        "writing",
         "reading",
         "results",
         "data",
