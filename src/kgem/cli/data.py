@@ -13,7 +13,7 @@ from kgem.cli.console import AsJson, counted, emit, emit_json, plain, say, table
 from kgem.cli.output import Force, fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
-from kgem.cli.writing import STDOUT, check_format, choose_target, write_file, write_folder, write_stdout
+from kgem.cli.writing import STDOUT, check_format, choose_target, write_folder, write_one_file, write_stdout
 from kgem.errors import ConfigError, TriplesError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def convert(
     elif out == STDOUT:
         names = write_stdout(frames, name, keep)
     else:
-        names = write_file(frames, Path(out), name, keep)
+        names = write_one_file(frames, Path(out), name, keep)
     facts = {split: len(frame) for split, frame in frames.items()}
     say(f"{counted(sum(facts.values()), 'fact')} -> {', '.join(map(plain, names))}")
     if as_json:

@@ -14,7 +14,7 @@ from kgem.errors import ConfigError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["STDOUT", "check_format", "choose_target", "write_file", "write_folder", "write_stdout"]
+__all__ = ["STDOUT", "check_format", "choose_target", "write_folder", "write_one_file", "write_stdout"]
 
 STDOUT = "-"
 SPLITS_IN_FILE = ("tsv", "csv", "parquet", "nq")  # formats whose rows have room for a fourth column
@@ -62,12 +62,12 @@ def write_stdout(frames: Mapping[str, pl.DataFrame], name: str, literals: bool) 
     """All facts to standard output, once all of them could be written."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "facts"
-        write_file(frames, file, name, literals)
+        write_one_file(frames, file, name, literals)
         emit_bytes(file)
     return ["standard output"]
 
 
-def write_file(frames: Mapping[str, pl.DataFrame], out: Path, name: str, literals: bool) -> list[str]:
+def write_one_file(frames: Mapping[str, pl.DataFrame], out: Path, name: str, literals: bool) -> list[str]:
     """All facts in one file; with several splits a fourth column says which."""
     import polars as pl
 
