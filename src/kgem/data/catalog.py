@@ -20,6 +20,7 @@ from typing import Any
 from kgem.data.cache import cache_folder
 from kgem.errors import CatalogError
 from kgem.files.atomic import replace_folder
+from kgem.files.store import hash_file
 
 __all__ = ["CATALOG", "Counts", "Entry", "Remote", "fetch", "find_entry", "graphs_folder", "locate"]
 
@@ -192,11 +193,6 @@ def _download_file(url: str, path: Path, digest: str, progress: Any) -> None:
         )
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _git_blob(path: Path) -> str:
     """The id that git gives a file's content: sha1 over a header with its size, then the content."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
@@ -206,7 +202,7 @@ def _git_blob(path: Path) -> str:
     return digest.hexdigest()
 
 
-DIGESTS = {"sha256": _sha256, "git-blob": _git_blob}
+DIGESTS = {"sha256": hash_file, "git-blob": _git_blob}
 
 
 def _extract(archive: Path, fresh: Path, url: str) -> None:
