@@ -124,6 +124,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "progress",
         "tables",
         "output",
+        "writing",
         "reading",
         "arguments",
         "opening",

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kgem.data.dataset import Dataset
-from kgem.data.formats import parquet
+from kgem.data.formats import parquet_trial
 from kgem.data.options import ReadOptions
 from kgem.data.triples import read_triples
 from kgem.errors import TriplesError
@@ -67,7 +67,7 @@ def damaged(damage: tuple[str, list[tuple[int, int]]]) -> bytes:
 
 DECODE = """
 import base64, json, sys
-from kgem.data.formats.parquet import Unreadable, decode
+from kgem.data.formats.parquet_trial import Unreadable, decode
 for line in sys.stdin:
     print("begun", flush=True)
     try:
@@ -98,8 +98,8 @@ def test_damaged_files_are_decoded_whole_or_refused(damages: list[tuple[str, lis
     contents = [damaged(damage) for damage in damages]
     for content, said in zip(contents, decoded_apart(contents), strict=True):
         if said is None:
-            with pytest.raises(parquet.Unreadable):
-                parquet.read(content)
+            with pytest.raises(parquet_trial.Unreadable):
+                parquet_trial.read(content)
         else:
             assert said in (0, ROWS) or isinstance(said, str)  # 0 is told as an empty file
 
@@ -128,7 +128,7 @@ except TriplesError as error:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_whole_files_are_read(shape: str) -> None:
-    assert parquet.read(SHAPES[shape]).height == ROWS
+    assert parquet_trial.read(SHAPES[shape]).height == ROWS
     columns = ("head", "relation", "tail")
     assert read_triples(io.BytesIO(SHAPES[shape]), ReadOptions(format="parquet", columns=columns)).frame.equals(FACTS)
 
@@ -142,25 +142,25 @@ def test_what_is_no_parquet_at_all(content: bytes) -> None:
 def trial(monkeypatch: pytest.MonkeyPatch, folder: Path, code: str) -> None:
     """Another program in place of the trial process."""
     (folder / "trial.py").write_text(code)
-    monkeypatch.setattr(parquet, "__file__", str(folder / "trial.py"))
+    monkeypatch.setattr(parquet_trial, "__file__", str(folder / "trial.py"))
 
 
 def test_a_trial_that_dies_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trial(monkeypatch, tmp_path, "import os; print('ready', flush=True); os.abort()")
-    with pytest.raises(parquet.Unreadable, match="memory"):
-        parquet.read(SHAPES["zstd"])
+    with pytest.raises(parquet_trial.Unreadable, match="memory"):
+        parquet_trial.read(SHAPES["zstd"])
 
 
 @pytest.mark.parametrize("code", ["raise ImportError", "", "import os; os.abort()"])
 def test_a_trial_that_cannot_begin_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> None:
     trial(monkeypatch, tmp_path, code)
-    assert parquet.read(SHAPES["zstd"]).equals(FACTS)
+    assert parquet_trial.read(SHAPES["zstd"]).equals(FACTS)
 
 
 @pytest.mark.parametrize("program", ["", "/nowhere/python"])
 def test_without_a_python_to_start(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(sys, "executable", program)
-    assert parquet.read(SHAPES["zstd"]).equals(FACTS)
+    assert parquet_trial.read(SHAPES["zstd"]).equals(FACTS)
 
 
 def test_the_trial_finds_what_this_process_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_trial_finds_what_this_process_found(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "polars.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(tmp_path)
     content = damaged(("parts", [(3756, 4)]))
-    assert parquet._trial(content) is not None
+    assert parquet_trial._trial(content) is not None
 
 
 def test_a_split_column_is_found_in_every_kind_of_source(tmp_path: Path) -> None:

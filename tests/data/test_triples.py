@@ -19,7 +19,7 @@ import zstandard
 
 from effort import count_steps
 from kgem.data import streams as files
-from kgem.data.formats import delimited
+from kgem.data.formats import pages
 from kgem.data.options import ReadOptions
 from kgem.data.triples import FORMATS, ReadReport, guess_format, read_triples, write_triples
 from kgem.errors import TriplesError
@@ -168,15 +168,15 @@ def test_a_stray_quote_swallows_no_row(text: bytes, monkeypatch: pytest.MonkeyPa
     assert whole.report.skipped == 1
     assert balanced(whole.report)
     for size in (1, 2, 3, 7):
-        monkeypatch.setattr(delimited, "BLOCK", size)
+        monkeypatch.setattr(pages, "BLOCK", size)
         again = read_triples(io.BytesIO(text), ReadOptions(format="csv", skip_bad=True))
         assert again.frame.equals(whole.frame)
         assert again.report == whole.report
 
 
 def test_a_quote_open_for_too_long_is_stray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "BLOCK", 64)
-    monkeypatch.setattr(delimited, "LONGEST", 100)
+    monkeypatch.setattr(pages, "BLOCK", 64)
+    monkeypatch.setattr(pages, "LONGEST", 100)
     text = b'a,"r,b\n' + b"".join(b"%d,r,x\n" % i for i in range(200)) + b'c,"r",d\n'
     read = read_triples(io.BytesIO(text), ReadOptions(format="csv", skip_bad=True))
     assert (read.report.kept, read.report.skipped) == (201, 1)

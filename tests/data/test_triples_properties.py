@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kgem.data.formats import delimited
+from kgem.data.formats import pages
 from kgem.data.options import ReadOptions
 from kgem.data.triples import FORMATS, Triples, read_triples, write_triples
 from kgem.errors import TriplesError
@@ -51,7 +51,8 @@ def there_and_back(frame: pl.DataFrame, form: str, suffix: str = "") -> Triples:
 def without_trial_processes() -> Iterator[None]:
     """Parquet files of our own are decoded here at once: test_parquet.py has the processes that try others first."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("kgem.data.formats.parquet._trial", lambda content: None)
+        patched.setattr("kgem.data.formats.parquet_trial._trial", lambda content: None)
+        patched.setattr("os.fsync", lambda handle: None)  # that all is on disk is tested elsewhere, and slow
         yield
 
 
@@ -140,7 +141,7 @@ SIZES = st.sampled_from([1, 3, 10, 1 << 20])  # of the blocks that are read: no 
 @settings(max_examples=40, deadline=None)
 @example(content=b'a,r,b\n"', size=1)
 def test_any_bytes_are_read_or_refused(form: str, skip_bad: bool, content: bytes, size: int) -> None:
-    with patch.object(delimited, "BLOCK", size):
+    with patch.object(pages, "BLOCK", size):
         try:
             read = read_triples(io.BytesIO(content), ReadOptions(format=form, skip_bad=skip_bad))
         except TriplesError as error:
@@ -171,7 +172,7 @@ def slow_tsv(content: bytes) -> tuple[list[tuple[str, ...]], list[int]]:
 @settings(max_examples=200, deadline=None)
 def test_tsv_agrees_with_reading_line_by_line(content: bytes, size: int) -> None:
     rows, bad = slow_tsv(content)
-    with patch.object(delimited, "BLOCK", size):
+    with patch.object(pages, "BLOCK", size):
         if not rows:
             with pytest.raises(TriplesError):
                 read_triples(io.BytesIO(content), ReadOptions(skip_bad=True))
@@ -195,7 +196,7 @@ def test_csv_agrees_with_the_standard_library(rows: list[list[str]], quote_all: 
     good = [tuple(row) for row in csv.reader(io.StringIO(text, newline=""), strict=True) if len(row) == 3 and all(row)]
     if text.startswith("\ufeff"):
         return  # taken for a byte order mark
-    with patch.object(delimited, "BLOCK", size):
+    with patch.object(pages, "BLOCK", size):
         try:
             read = read_triples(io.BytesIO(text.encode()), ReadOptions(format="csv", skip_bad=True))
         except TriplesError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,23 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, emit, emit_bytes, emit_json, plain, say, table
+from kgem.cli.console import AsJson, emit, emit_json, plain, say, table
 from kgem.cli.output import Force, fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
-from kgem.errors import ConfigError, InputError, TriplesError
+from kgem.cli.writing import STDOUT, check_format, choose_target, write_folder, write_one_file, write_stdout
+from kgem.errors import ConfigError, TriplesError
 from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from kgem.data.triples import ReadReport
 
 app = typer.Typer(help="Check, convert, split, describe, fetch and generate graphs.", no_args_is_help=True)
 
 CHECK_RATE = 4e5  # facts a second: a guess for the time left, from FB15K on one core
-STDOUT = "-"
-SPLITS_IN_FILE = ("tsv", "csv", "parquet", "nq")  # formats whose rows have room for a fourth column
 To = Annotated[
     str | None,
     typer.Option("--to", metavar="NAME", help="Format to write, as for --format; tsv where no name tells."),
@@ -139,7 +134,7 @@ def convert(
     """
     if out == STDOUT and as_json:
         raise ConfigError("standard output cannot have both the facts and JSON", remedy="name a file, or drop --json")
-    name, is_folder = _choose_target(out, to)
+    name, is_folder = choose_target(out, to)
     if is_folder:
         refuse_taken(Path(out), force)
     elif out != STDOUT:
@@ -147,11 +142,11 @@ def convert(
     frames = reading.read_frames(graph, how)
     keep = how.literals == "keep"
     if is_folder:
-        names = _write_folder(frames, Path(out), name, keep)
+        names = write_folder(frames, Path(out), name, keep)
     elif out == STDOUT:
-        names = _write_stdout(frames, name, keep)
+        names = write_stdout(frames, name, keep)
     else:
-        names = _write_file(frames, Path(out), name, keep)
+        names = write_one_file(frames, Path(out), name, keep)
     facts = {split: len(frame) for split, frame in frames.items()}
     say(f"{pluralise(sum(facts.values()), 'fact')} -> {', '.join(map(plain, names))}")
     if as_json:
@@ -180,14 +175,14 @@ def split(
     What cannot be arranged is reported. Splits that the graph came with are put together first.
     """
     name = to or "tsv"
-    _check_format(name)
+    check_format(name)
     refuse_taken(out, force)
     dataset = reading.load(graph, how)
     from kgem.data.splits import make_split
 
     made, report = make_split(dataset, valid, test, seed, group=group)
     parts = {part: made.frame(part) for part, n in report.got.items() if n}
-    names = _write_folder(parts, out, name, how.literals == "keep")
+    names = write_folder(parts, out, name, how.literals == "keep")
     say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
     if as_json:
         emit_json(report.to_dict() | {"files": names})
@@ -300,73 +295,3 @@ def _describe_entry(name: str) -> dict[str, Any]:
         "splits": counts,
         "addresses": list(known.addresses),
     }
-
-
-def _check_format(name: str) -> None:
-    from kgem.data.triples import FORMATS
-
-    if name not in FORMATS:
-        raise ConfigError(f"no format is called {name!r}", where="--to", remedy=f"one of {', '.join(FORMATS)}")
-
-
-def _choose_target(out: str, to: str | None) -> tuple[str, bool]:
-    """The format to write, and whether OUT is a folder."""
-    from kgem.data.triples import FORMATS, guess_format
-
-    if to is not None:
-        _check_format(to)
-    if out == STDOUT:
-        name, is_folder = to or "tsv", False
-        if FORMATS[name].is_folder:
-            raise ConfigError(f"{name} is a folder, not one file", remedy="name a folder instead of -")
-        return name, is_folder
-    by_name = out.endswith("/") or Path(out).is_dir() or not Path(out).suffix
-    name = to or ("tsv" if by_name else guess_format(out))
-    return name, by_name or FORMATS[name].is_folder
-
-
-def _write_folder(frames: Mapping[str, pl.DataFrame], out: Path, name: str, literals: bool) -> list[str]:
-    """One file per split, or an OpenKE folder; the files' names."""
-    from kgem.data.triples import FORMATS, write_triples
-
-    form = FORMATS[name]
-    with fill_folder(out) as fresh:
-        for part, frame in frames.items():
-            target = fresh if form.is_folder else fresh / f"{part}{form.extensions[0]}"
-            write_triples(frame, target, format=name, split=part, literals=literals)
-        written = {path.name for path in fresh.iterdir()}
-    first = [name for part in frames for name in sorted(written) if name.startswith(part)]  # train, valid, test
-    return [str(out / name) for name in (*first, *sorted(written - set(first)))]
-
-
-def _write_stdout(frames: Mapping[str, pl.DataFrame], name: str, literals: bool) -> list[str]:
-    """All facts to standard output, once all of them could be written."""
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "facts"
-        _write_file(frames, file, name, literals)
-        emit_bytes(file)
-    return ["standard output"]
-
-
-def _write_file(frames: Mapping[str, pl.DataFrame], out: Path, name: str, literals: bool) -> list[str]:
-    """All facts in one file; with several splits a fourth column says which."""
-    import polars as pl
-
-    from kgem.data.triples import write_triples
-
-    if len(frames) == 1:
-        facts = next(iter(frames.values()))
-    elif any(frame.width > 3 for frame in frames.values()):
-        raise InputError("one file cannot hold both splits and an extra column", where=str(out), remedy="name a folder")
-    elif name not in SPLITS_IN_FILE:
-        raise InputError(
-            f"one {name} file cannot hold a graph with splits",
-            where=str(out),
-            remedy=f"name a folder (a name without extension) and --to {name}",
-        )
-    else:
-        facts = pl.concat([frame.with_columns(pl.lit(part).alias("split")) for part, frame in frames.items()])
-        if name != "parquet":
-            say("the fourth column is the split; to read it: --extra split")
-    write_triples(facts, out, format=name, literals=literals)
-    return [str(out)]

@@ -18,7 +18,7 @@ from safetensors.numpy import load as _from_bytes
 from safetensors.numpy import save as _to_bytes
 
 from kgem.files.atomic import write_file
-from kgem.files.store import kgem_version
+from kgem.files.store import hash_file, kgem_version
 
 __all__ = ["LIMIT_BYTES", "WORTH_BYTES", "Parsed", "cache_folder", "cache_key", "load", "store", "worth"]
 
@@ -56,8 +56,7 @@ def cache_key(files: Mapping[str, Path], options: Mapping[str, Any]) -> str:
     """sha256 over the files' content, their extensions, the reading options and the version that reads."""
     parts: dict[str, Any] = {"format": FORMAT, "kgem": kgem_version(), "options": dict(options)}
     for split, path in files.items():
-        with path.open("rb") as file:
-            parts[f"file:{split}"] = [path.suffixes, hashlib.file_digest(file, "sha256").hexdigest()]
+        parts[f"file:{split}"] = [path.suffixes, hash_file(path)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

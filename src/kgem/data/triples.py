@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kgem.data.formats import delimited, openke, rdf, tables
+from kgem.data.formats import delimited, frames, openke, parquet, rdf
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.data.rows import Intake, Problem, ReadReport, Triples, Unit
 from kgem.data.streams import STDIN, Source, split_suffix
@@ -42,7 +42,7 @@ class Format:
 FORMATS: dict[str, Format] = {
     "tsv": Format((".tsv", ".txt", ".tab"), delimited.read_tsv, delimited.write_tsv),
     "csv": Format((".csv",), delimited.read_csv, delimited.write_csv),
-    "parquet": Format((".parquet",), tables.read_parquet, tables.write_parquet, unit="row"),
+    "parquet": Format((".parquet",), parquet.read_parquet, parquet.write_parquet, unit="row"),
     "nt": Format((".nt",), rdf.read_nt, rdf.write_nt, has_literals=True),
     "nq": Format((".nq",), rdf.read_nq, rdf.write_nq, has_literals=True),
     "ttl": Format((".ttl",), rdf.read_ttl, rdf.write_ttl, has_literals=True),
@@ -85,10 +85,10 @@ def read_triples(
     """
     if split not in SPLITS:
         raise TriplesError(f"no split is called {split!r}", remedy=f"one of {', '.join(SPLITS)}")
-    if tables.is_table(source):
+    if frames.is_table(source):
         name = "<array>" if isinstance(source, np.ndarray) else "<frame>"
         intake = Intake(name, options, "row", split=split, extra_if_named=extra_if_named)
-        tables.read_table(source, intake)
+        frames.read_table(source, intake)
         return intake.result()
     given = Source.of(source)  # type: ignore[arg-type]  # tables were taken above
     form = _find_format(options.format, given)

@@ -22,7 +22,7 @@ from kgem.files.atomic import is_at, locate, replace_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FileRecord", "Manifest", "Store", "is_store", "kgem_version", "read_store", "write_store"]
+__all__ = ["FileRecord", "Manifest", "Store", "hash_file", "is_store", "kgem_version", "read_store", "write_store"]
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 TENSORS, DOCUMENT = ".safetensors", ".json"
@@ -139,13 +139,13 @@ def _fill(
         path = folder / f"{group}{TENSORS}"
         save_file(dict(tensors), path)
         path.chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
-        files[path.name] = _record(path)
+        files[path.name] = FileRecord(hash_file(path), path.stat().st_size)
     for name, document in sorted(documents.items()):
         path = folder / f"{name}{DOCUMENT}"
         path.write_bytes(_to_json(document))
-        files[path.name] = _record(path)
+        files[path.name] = FileRecord(hash_file(path), path.stat().st_size)
     (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, kgem_version(), files))))
-    (folder / SEAL).write_bytes(_seal(_record(folder / MANIFEST).sha256))
+    (folder / SEAL).write_bytes(_seal(hash_file(folder / MANIFEST)))
 
 
 def _to_json(document: Any) -> bytes:
@@ -156,10 +156,10 @@ def _seal(sha256: str) -> bytes:
     return f"{sha256}  {MANIFEST}\n".encode()
 
 
-def _record(path: Path) -> FileRecord:
-    """What the file holds."""
+def hash_file(path: Path) -> str:
+    """sha256 of what the file holds."""
     with path.open("rb") as file:
-        return FileRecord(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def kgem_version() -> str:

@@ -1,25 +1,20 @@
-"""Facts as lines of text: TSV (no quoting at all) and CSV (quoted as in RFC 4180), read in large blocks."""
+"""Facts as lines of text: TSV (no quoting at all) and CSV (quoted as in RFC 4180)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import polars as pl
-from polars.exceptions import ComputeError
 
-from kgem.data.formats.quoting import NUL_MARK, Page, quoted_page
+from kgem.data.formats.pages import BOM, csv_pages, decode_rows, plain_pages
+from kgem.data.formats.quoting import NUL_MARK, Page
 from kgem.data.options import FACT
 from kgem.data.rows import Intake, Layout, Problem, choose, width_reason, width_remedy
 from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
-__all__ = ["decode_rows", "plain_pages", "read_csv", "read_tsv", "write_csv", "write_tsv"]
-
-BLOCK = 1 << 24  # bytes taken in at a time
-LONGEST = 1 << 24  # bytes of one row; more is not a table of facts, and bounds the memory
-BOM = b"\xef\xbb\xbf"
+__all__ = ["read_csv", "read_tsv", "write_csv", "write_tsv"]
 
 
 def read_tsv(source: Source, intake: Intake) -> None:
@@ -31,7 +26,7 @@ def read_tsv(source: Source, intake: Intake) -> None:
 def read_csv(source: Source, intake: Intake) -> None:
     """Fields end with a comma; a field in double quotes may hold commas, newlines and doubled quotes."""
     with source.open() as stream:
-        _take_pages(_csv_pages(stream, intake), intake, separator=",")
+        _take_pages(csv_pages(stream, intake), intake, separator=",")
 
 
 def write_tsv(frame: pl.DataFrame, target: Path) -> None:
@@ -56,51 +51,6 @@ def _refuse(frame: pl.DataFrame, column: str, target: Path) -> None:
         row = int(broken[0])
         what = f"the {column} of row {row + 1} has a tab or a line break: {frame[column][row]!r}"
         raise TriplesError(what, where=str(target), remedy="TSV cannot hold it: write CSV or Parquet instead")
-
-
-def _buffers(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Blocks of a stream, without the byte order mark, and whether it was the last."""
-    start = stream.read(BLOCK)
-    while 0 < len(start) < len(BOM) and (more := stream.read(BLOCK)):
-        start += more
-    block = start.removeprefix(BOM)
-    while following := stream.read(BLOCK):
-        yield block, False
-        block = following
-    yield block, True
-
-
-def plain_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
-    """Each line is a row."""
-    rest, line = b"", 1
-    for block, final in _buffers(stream):
-        text = rest + block if rest else block
-        end = len(text) if final else text.rfind(b"\n") + 1
-        page = Page.of_lines(text[:end], line)
-        rest, line = text[end:], line + page.n_lines
-        _bound(rest, line, intake, LONGEST)
-        yield page
-
-
-def _csv_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
-    """A row ends with a newline that is not between quotes; blocks without quotes are split at lines."""
-    rest, line = b"", 1
-    for block, final in _buffers(stream):
-        text = rest + block if rest else block
-        if b'"' in text:
-            page, end = quoted_page(text, line, final, give_up=len(text) > LONGEST + BLOCK)
-        else:
-            end = len(text) if final else text.rfind(b"\n") + 1
-            page = Page.of_lines(text[:end], line)
-        rest, line = text[end:], line + page.n_lines
-        _bound(rest, line, intake, LONGEST + BLOCK if b'"' in rest else LONGEST)
-        yield page
-
-
-def _bound(rest: bytes, line: int, intake: Intake, limit: int) -> None:
-    if len(rest) > limit:
-        problem = Problem(line, f"a line of more than {LONGEST >> 20} MiB", "this is not a text file of facts")
-        raise intake.error(problem, may_skip=False)
 
 
 def _take_pages(pages: Iterator[Page], intake: Intake, separator: str) -> None:
@@ -146,21 +96,6 @@ def _take(page: Page, intake: Intake, layout: Layout, separator: str) -> None:
         intake.reject(problems, len(bad))
         fields = fields.filter(good)
     intake.keep(fields.select(pl.col(c).alias(n) for c, n in zip(chosen, layout.names, strict=True)))
-
-
-def decode_rows(rows: list[bytes]) -> pl.Series:
-    """Text, null where the bytes are not UTF-8."""
-    try:
-        return pl.Series("row", rows, dtype=pl.Binary).cast(pl.String)
-    except ComputeError:
-        return pl.Series("row", [_decode(row) for row in rows], dtype=pl.String)
-
-
-def _decode(row: bytes) -> str | None:
-    try:
-        return row.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _unquote(column: str) -> pl.Expr:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from kgem.data.formats.delimited import decode_rows, plain_pages
+from kgem.data.formats.pages import decode_rows, plain_pages
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.data.rows import Intake, Problem
 from kgem.data.streams import CODECS, Source, split_suffix, write_to

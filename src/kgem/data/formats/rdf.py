@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 from xml.parsers import expat
@@ -15,9 +16,9 @@ from xml.parsers import expat
 import polars as pl
 import pyoxigraph as ox
 
-from kgem.data.formats.delimited import BOM, plain_pages
+from kgem.data.formats.pages import BOM, plain_pages
 from kgem.data.formats.quoting import Page
-from kgem.data.formats.terms import BASE, Labels, decode, entity, graph, literal, relation
+from kgem.data.formats.rdf_terms import BASE, Labels, decode, entity, graph, literal, relation
 from kgem.data.options import FACT
 from kgem.data.rows import Intake, Problem
 from kgem.data.streams import Source, write_to
@@ -254,27 +255,7 @@ def _read_stream(pieces: _Pieces, intake: Intake, form: Any) -> None:
     batch.flush()
 
 
-def write_nt(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
-    """N-Triples."""
-    _write(frame, target, ox.RdfFormat.N_TRIPLES, literals)
-
-
-def write_nq(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
-    """N-Quads; an extra column is the graph."""
-    _write(frame, target, ox.RdfFormat.N_QUADS, literals)
-
-
-def write_ttl(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
-    """Turtle."""
-    _write(frame, target, ox.RdfFormat.TURTLE, literals)
-
-
-def write_rdf(frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
-    """RDF/XML."""
-    _write(frame, target, ox.RdfFormat.RDF_XML, literals)
-
-
-def _write(frame: pl.DataFrame, target: Path, form: Any, literals: bool) -> None:
+def _write(form: Any, frame: pl.DataFrame, target: Path, literals: bool = False) -> None:
     """All facts; with `literals`, a tail whose label is that of a literal becomes one."""
     if frame.width > len(FACT) and form != ox.RdfFormat.N_QUADS:
         what, remedy = f"{form.name} cannot hold an extra column", "leave it out, or write N-Quads, TSV, CSV or Parquet"
@@ -293,3 +274,9 @@ def _write(frame: pl.DataFrame, target: Path, form: Any, literals: bool) -> None
         quads = (ox.Quad(entities[h], relations[r], objects[t]) for h, r, t in rows)
     with write_to(target) as stream:
         ox.serialize(quads, output=stream, format=form)
+
+
+write_nt = partial(_write, ox.RdfFormat.N_TRIPLES)
+write_nq = partial(_write, ox.RdfFormat.N_QUADS)  # an extra column is the graph
+write_ttl = partial(_write, ox.RdfFormat.TURTLE)
+write_rdf = partial(_write, ox.RdfFormat.RDF_XML)

@@ -1,39 +1,18 @@
-"""Facts as tables with typed columns: Parquet files, polars and pandas frames, numpy arrays."""
+"""Facts as tables in memory: polars and pandas frames by the names of their columns, numpy arrays by place."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kgem.data.formats import parquet
 from kgem.data.options import FACT
 from kgem.data.rows import Intake, Problem, choose
-from kgem.data.streams import Source, write_to
 from kgem.errors import TriplesError
 
-__all__ = ["is_table", "read_parquet", "read_table", "write_parquet"]
-
-
-def read_parquet(source: Source, intake: Intake) -> None:
-    """A Parquet file; numbers as labels become their decimal text."""
-    with source.open() as stream:
-        content = stream.read()
-    try:
-        frame = parquet.read(content)
-    except parquet.Unreadable as error:
-        what, remedy = f"not a Parquet file, or a damaged one: {error}", "get the file anew, or give its format"
-        raise TriplesError(what, where=source.name, remedy=remedy) from error
-    _take(frame, frame.columns, intake)
-
-
-def write_parquet(frame: pl.DataFrame, target: Path) -> None:
-    """One file, columns by name."""
-    with write_to(target) as stream:
-        frame.write_parquet(stream)
+__all__ = ["is_table", "read_table", "take_frame"]
 
 
 def is_table(given: Any) -> bool:
@@ -44,17 +23,17 @@ def is_table(given: Any) -> bool:
 def read_table(table: Any, intake: Intake) -> None:
     """A polars or pandas frame by its column names, or an (n, 3) array by place."""
     if isinstance(table, pl.DataFrame):
-        _take(table, table.columns, intake)
+        take_frame(table, table.columns, intake)
     elif isinstance(table, np.ndarray):
         if table.ndim != 2:
             remedy = "give one row per fact: (n, 3)"
             raise TriplesError(f"an array of shape {table.shape}", where=intake.source, remedy=remedy)
-        _take(_of_array(table, intake), None, intake)
+        take_frame(_of_array(table, intake), None, intake)
     else:
         names = [str(name) for name in table.columns]
         series = [table.iloc[:, i] for i in range(len(names))]
         values = [column.astype(object).where(column.notna(), None).tolist() for column in series]
-        _take(_frame(values, intake), names, intake)
+        take_frame(_frame(values, intake), names, intake)
 
 
 def _of_array(table: npt.NDArray[Any], intake: Intake) -> pl.DataFrame:
@@ -91,7 +70,7 @@ def _not_text(why: object, intake: Intake) -> TriplesError:
     return TriplesError(what, where=intake.source, remedy=remedy)
 
 
-def _take(table: pl.DataFrame, names: list[str] | None, intake: Intake) -> None:
+def take_frame(table: pl.DataFrame, names: list[str] | None, intake: Intake) -> None:
     """Choose the columns, make them text, and hand over the rows whose labels are there."""
     layout = choose(table.width, names, intake, intake.source)
     wanted = zip(layout.names, layout.places, strict=True)

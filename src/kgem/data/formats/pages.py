@@ -1,0 +1,78 @@
+"""Reads text in large blocks and hands it on as pages of whole rows, for all formats that are made of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO
+
+import polars as pl
+from polars.exceptions import ComputeError
+
+from kgem.data.formats.quoting import Page, quoted_page
+from kgem.data.rows import Intake, Problem
+
+__all__ = ["BOM", "csv_pages", "decode_rows", "plain_pages"]
+
+BLOCK = 1 << 24  # bytes taken in at a time
+LONGEST = 1 << 24  # bytes of one row; more is not a table of facts, and bounds the memory
+BOM = b"\xef\xbb\xbf"
+
+
+def _buffers(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Blocks of a stream, without the byte order mark, and whether it was the last."""
+    start = stream.read(BLOCK)
+    while 0 < len(start) < len(BOM) and (more := stream.read(BLOCK)):
+        start += more
+    block = start.removeprefix(BOM)
+    while following := stream.read(BLOCK):
+        yield block, False
+        block = following
+    yield block, True
+
+
+def plain_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
+    """Each line is a row."""
+    rest, line = b"", 1
+    for block, final in _buffers(stream):
+        text = rest + block if rest else block
+        end = len(text) if final else text.rfind(b"\n") + 1
+        page = Page.of_lines(text[:end], line)
+        rest, line = text[end:], line + page.n_lines
+        _bound(rest, line, intake, LONGEST)
+        yield page
+
+
+def csv_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
+    """A row ends with a newline that is not between quotes; blocks without quotes are split at lines."""
+    rest, line = b"", 1
+    for block, final in _buffers(stream):
+        text = rest + block if rest else block
+        if b'"' in text:
+            page, end = quoted_page(text, line, final, give_up=len(text) > LONGEST + BLOCK)
+        else:
+            end = len(text) if final else text.rfind(b"\n") + 1
+            page = Page.of_lines(text[:end], line)
+        rest, line = text[end:], line + page.n_lines
+        _bound(rest, line, intake, LONGEST + BLOCK if b'"' in rest else LONGEST)
+        yield page
+
+
+def _bound(rest: bytes, line: int, intake: Intake, limit: int) -> None:
+    if len(rest) > limit:
+        problem = Problem(line, f"a line of more than {LONGEST >> 20} MiB", "this is not a text file of facts")
+        raise intake.error(problem, may_skip=False)
+
+
+def decode_rows(rows: list[bytes]) -> pl.Series:
+    """Text, null where the bytes are not UTF-8."""
+    try:
+        return pl.Series("row", rows, dtype=pl.Binary).cast(pl.String)
+    except ComputeError:
+        return pl.Series("row", [_decode(row) for row in rows], dtype=pl.String)
+
+
+def _decode(row: bytes) -> str | None:
+    try:
+        return row.decode()
+    except UnicodeDecodeError:
+        return None
