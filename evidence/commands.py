@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evidence.running import Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
-from kgem.cli.console import emit_text, paragraph, plain, say
+from kgem.cli.console import emit_text, errors_told, paragraph, plain, say
 from kgem.cli.results import opened
 from kgem.cli.search import RANGE
 from kgem.errors import InputError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evidence.tables import Table
     from kgem.answer.model import Model
 
-__all__ = ["app"]
+__all__ = ["main"]
 
 app = typer.Typer(help="Reproduce the evidence: figures with their commands.", no_args_is_help=True)
 
@@ -474,3 +474,8 @@ def _tell_failed(failed: Sequence[Cell], wanted: Sequence[Cell]) -> None:
     if failed:
         say(paragraph(f"{len(failed)} of {len(wanted)} cells failed: {', '.join(cell.name for cell in failed)}"))
         raise typer.Exit(1)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    with errors_told():
+        app(words, prog_name="python -m evidence")

@@ -14,7 +14,7 @@ from kgem.runs.run import Run
 from kgem.train.search import STRENGTHS
 from obvious import random_graph
 
-Kgem = Callable[..., tuple[int, str, str]]
+Evidence = Callable[..., tuple[int, str, str]]
 SHORT = ("pretrain.epochs=2", "em.epochs=1", "retrain.epochs=1", "retrain.trial_epochs=1", "pretrain.trial_epochs=1")
 WORDS = ["--dim", "3", "--model", "complex", "--trials", "2", "--threads", "1"]
 WORDS += [word for setting in SHORT for word in ("--set", setting)]
@@ -32,8 +32,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_cells_are_made_kept_and_put_into_tables(kgem: Kgem, here: Path) -> None:
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0", "1", "--force")
+def test_cells_are_made_kept_and_put_into_tables(evidence: Evidence, here: Path) -> None:
+    code, out, err = evidence("table1", "--data", "tiny", *WORDS, "--seeds", "0", "1", "--force")
     assert code == 0, err
     assert "cell 1 of 6 (0 done): tiny, complex, K = 3, conventional, seed 0" in err
     assert "left for all" in err and "trial 2 of 2" in err
@@ -45,62 +45,62 @@ def test_cells_are_made_kept_and_put_into_tables(kgem: Kgem, here: Path) -> None
     one = json.loads((here / "results/table1/tiny-complex-3-em-1.json").read_text())
     before = "kgem reproduce table1 --data tiny --model complex --dim 3 --variants em --seeds 1 --set pretrain.epochs=2"
     assert one["command"].startswith(before)
-    code, again, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0,1")
+    code, again, err = evidence("table1", "--data", "tiny", *WORDS, "--seeds", "0,1")
     assert code == 0 and "cell" not in err.split("tables:")[0] and again == out
-    code, again, err = kgem("reproduce", "table1", "--tables-only")
+    code, again, err = evidence("table1", "--tables-only")
     assert code == 0 and again == out
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--set", "em.beta=0.3")
+    code, out, err = evidence("table1", "--data", "tiny", *WORDS, "--variants", "em", "--set", "em.beta=0.3")
     assert code == 0 and "other settings made it (em.beta)" in err
     assert "after EM" in out and "conventional" not in out, "only what was asked for is shown"
     assert "one given strength" in (here / "results/table1/table1.md").read_text(), "all of it is written"
 
 
 def test_a_stopped_command_goes_on_when_it_is_given_again(
-    kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch
+    evidence: Evidence, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em"]
+    words = ["table1", "--data", "tiny", *WORDS, "--variants", "em"]
     with monkeypatch.context() as patch:
         patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
-        code, _, err = kgem(*words)
+        code, _, err = evidence(*words)
     assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again" in err
     assert not (here / "results").exists()
     with Run.open(here / "runs/table1/tiny-complex-3-em-0") as run:
         assert len(run.records) == 1
-    assert kgem(*words)[0] == 0
+    assert evidence(*words)[0] == 0
     stopped = json.loads((here / "results/table1/tiny-complex-3-em-0.json").read_text())
-    assert kgem(*words, "--out", "other", "--results", "others")[0] == 0
+    assert evidence(*words, "--out", "other", "--results", "others")[0] == 0
     whole = json.loads((here / "others/tiny-complex-3-em-0.json").read_text())
     assert stopped["metrics"] == whole["metrics"] and stopped["epochs"] == whole["epochs"]
 
 
 @pytest.mark.parametrize("variant", ["em", "search"])
 def test_a_stopped_command_that_makes_cells_anew_goes_on_without_force(
-    variant: str, kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch
+    variant: str, evidence: Evidence, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", variant, "--seeds=0", "1"]
-    assert kgem(*words)[0] == 0
+    words = ["table1", "--data", "tiny", *WORDS, "--variants", variant, "--seeds=0", "1"]
+    assert evidence(*words)[0] == 0
     first, second = (here / f"results/table1/tiny-complex-3-{variant}-{seed}.json" for seed in (0, 1))
     first.write_text(first.read_text().replace('"mode": "', '"mode": "stale '))
     with monkeypatch.context() as patch:
         patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
-        code, _, err = kgem(*words, "--force")
+        code, _, err = evidence(*words, "--force")
     assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again without --force" in err
     assert not first.exists() and not second.exists(), "all of them are to be made anew"
-    code, _, err = kgem(*words)
+    code, _, err = evidence(*words)
     assert code == 0, err
     assert "stale" not in first.read_text() and second.exists()
-    assert kgem(*words, "--out", "whole", "--results", "wholes")[0] == 0
+    assert evidence(*words, "--out", "whole", "--results", "wholes")[0] == 0
     stopped, whole = (json.loads(path.read_text()) for path in (first, here / "wholes" / first.name))
     assert stopped["metrics"] == whole["metrics"] and stopped["epochs"] == whole["epochs"]
 
 
-def test_quiet_means_the_result_alone(kgem: Kgem, here: Path) -> None:
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "-q")
+def test_quiet_means_the_result_alone(evidence: Evidence, here: Path) -> None:
+    code, out, err = evidence("table1", "--data", "tiny", *WORDS, "-q")
     assert code == 0 and "after EM" in out
     assert err.splitlines() == ["tables: results/table1/table1.md, results/table1/table1.html"]
 
 
-def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_fails_does_not_stop_the_others(evidence: Evidence, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kgem.errors import Collapsed
     from kgem.train.phases import ThreePhases
 
@@ -111,7 +111,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monk
 
     real = ThreePhases._retrain
     monkeypatch.setattr(ThreePhases, "_retrain", collapse)
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "conventional")
+    code, out, err = evidence("table1", "--data", "tiny", *WORDS, "--variants", "em", "conventional")
     assert code == 1 and "conventional" in out and "after EM" not in out
     assert "q fell back to the prior" in err and "1 of 2 cells failed: tiny-complex-3-em-0" in err
 
@@ -134,8 +134,8 @@ def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monk
         (["tiny"], "tiny"),
     ],
 )
-def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, kgem: Kgem) -> None:
-    code, out, err = kgem("reproduce", "table1", *words)
+def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, evidence: Evidence) -> None:
+    code, out, err = evidence("table1", *words)
     assert code == 2 and not out
     assert said in err
     assert not Path("runs").exists(), "nothing was begun"
@@ -145,11 +145,11 @@ def test_commands_and_engine_search_the_same_range() -> None:
     assert RANGE == STRENGTHS
 
 
-def test_a_search_is_made_longer_but_not_with_other_settings(kgem: Kgem, here: Path) -> None:
+def test_a_search_is_made_longer_but_not_with_other_settings(evidence: Evidence, here: Path) -> None:
     path = here / "results/table1/tiny-complex-3-search-0.json"
 
     def search(*words: str) -> tuple[int, str, dict[str, Any]]:
-        told = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "search", *words)
+        told = evidence("table1", "--data", "tiny", *WORDS, "--variants", "search", *words)
         return told[0], told[2], json.loads(path.read_text())
 
     short = search()[2]
@@ -168,62 +168,62 @@ def test_a_search_is_made_longer_but_not_with_other_settings(kgem: Kgem, here: P
         assert f"cannot be made longer: other settings made it ({said})" in err
 
 
-def test_the_command_of_a_comparison_is_that_of_its_cells(kgem: Kgem, here: Path) -> None:
-    words = ["reproduce", "search", "--data", "tiny", *WORDS, "-q"]
-    assert kgem(*words, "--trials", "3", "--time-budget", "20m")[0] == 0
+def test_the_command_of_a_comparison_is_that_of_its_cells(evidence: Evidence, here: Path) -> None:
+    words = ["search", "--data", "tiny", *WORDS, "-q"]
+    assert evidence(*words, "--trials", "3", "--time-budget", "20m")[0] == 0
     path = here / "results/search/tiny-complex-3.json"
     made = json.loads(path.read_text())
     settings = " ".join(f"--set {setting}" for setting in SHORT) + " --time-budget 20m --threads 1"
     call = "kgem reproduce search --data tiny --model complex --dim 3 --seeds 0"
     assert made["command"] == f"{call} --trials 3 --strengths 0.001 1 {settings}"
-    code, _, err = kgem(*words, "--strengths", "0.01", "1", "--set", "em.beta=0.3")
+    code, _, err = evidence(*words, "--strengths", "0.01", "1", "--set", "em.beta=0.3")
     assert code == 0 and "other settings made it" in err
     assert json.loads(path.read_text())["command"] == made["command"]
-    assert kgem(*words, "--variants", "em")[0] == 2, "a search has no variants"
+    assert evidence(*words, "--variants", "em")[0] == 2, "a search has no variants"
     one = [word for word in words if word not in ("--threads", "1")]
-    assert kgem(*one, "--threads", "2", "--seeds", "0", "1", "--trials", "3", "--time-budget", "20m")[0] == 0
+    assert evidence(*one, "--threads", "2", "--seeds", "0", "1", "--trials", "3", "--time-budget", "20m")[0] == 0
     call = "kgem reproduce search --data tiny --model complex --dim 3 --seeds 0 1"
     both = f"{call} --trials 3 --strengths 0.001 1 {settings.removesuffix(' --threads 1')}"
     assert json.loads(path.read_text())["command"] == both, "seeds on one thread and on two"
     call = call.removesuffix(" 1")
-    em = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--force", "--set", "em.beta=0.3"]
-    assert kgem(*em, "--time-budget", "20m")[0] == 0
-    assert kgem(*words)[0] == 0
+    em = ["table1", "--data", "tiny", *WORDS, "--variants", "em", "--force", "--set", "em.beta=0.3"]
+    assert evidence(*em, "--time-budget", "20m")[0] == 0
+    assert evidence(*words)[0] == 0
     first, second, last = json.loads(path.read_text())["command"].split(" && ")
     assert "--variants search --seeds 0 --trials 3 " in first and "--variants em" in second and "em.beta=0.3" in second
     assert last == f"{call} --trials 3 --strengths 0.001 1"
 
 
-def test_a_path_with_a_space_is_one_graph(kgem: Kgem, here: Path) -> None:
+def test_a_path_with_a_space_is_one_graph(evidence: Evidence, here: Path) -> None:
     (here / "tiny").rename(here / "my graph")
     words = [*WORDS, "--variants", "conventional", "em"]
-    code, _, err = kgem("reproduce", "table1", "--data", "my graph", *words)
+    code, _, err = evidence("table1", "--data", "my graph", *words)
     assert code == 0, err
     cell = json.loads((here / "results/table1/my-graph-complex-3-em-0.json").read_text())
     assert "--data 'my graph' --model" in cell["command"]
-    assert kgem("reproduce", "calibration", "--data", "my graph", "-q")[0] == 0
+    assert evidence("calibration", "--data", "my graph", "-q")[0] == 0
     (here / "my graph").rename(here / "elsewhere")
-    assert kgem("reproduce", "frequency", "--data", "my graph")[0] == 0
-    assert kgem("reproduce", "table1", "--data", "elsewhere", *WORDS, "--variants", "conventional")[0] == 0
+    assert evidence("frequency", "--data", "my graph")[0] == 0
+    assert evidence("table1", "--data", "elsewhere", *WORDS, "--variants", "conventional")[0] == 0
     for name, said in {"frequency": "has no fit with a search", "calibration": "has no fit"}.items():
-        code, _, err = kgem("reproduce", name, "--data", "my graph", "elsewhere")
+        code, _, err = evidence("name, "--data", "my graph", "elsewhere")
         assert code == 2 and f"'elsewhere' {said}" in err
-    code, _, err = kgem("reproduce", "table1", "--data", "elsewhere nowhere", *words)
+    code, _, err = evidence("table1", "--data", "elsewhere nowhere", *words)
     assert code == 2 and "nowhere" in err and "elsewhere nowhere" not in err, "a list in one word is still a list"
 
 
-def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, here: Path) -> None:
-    code, out, err = kgem("reproduce", "search", "--data", "tiny", *WORDS, "-q")
+def test_search_frequency_calibration_and_page_from_the_same_cells(evidence: Evidence, here: Path) -> None:
+    code, out, err = evidence("search", "--data", "tiny", *WORDS, "-q")
     assert code == 0, err
     assert "search, 2 trials" in out and "one kgem fit" in out
-    code, _, err = kgem("reproduce", "search", "--data", "tiny", *WORDS, "-q")
+    code, _, err = evidence("search", "--data", "tiny", *WORDS, "-q")
     assert code == 0 and "cell" not in err, "both cells are there"
     for name in ("frequency", "calibration"):
-        code, out, err = kgem("reproduce", name, "--data", "tiny", "--seeds", "0")
+        code, out, err = evidence("name, "--data", "tiny", "--seeds", "0")
         assert code == 0, err
         assert "tiny, ComplEx, K = 3" in out
         for words in (["--data", "tiny", "typo"], ["--model", "complex", "cp"], ["--seeds", "0", "7"]):
-            code, out, err = kgem("reproduce", name, *words)
+            code, out, err = evidence("name, *words)
             assert code == 2 and not out and f"'{words[-1]}' has no cells" in err
     endings = {path.name for path in (here / "results").glob("*/*") if path.parent.name != "table1"}
     assert endings == {
@@ -235,11 +235,11 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
     (here / "pictures/results-old.svg").touch()
     (here / "pictures/other.svg").touch()
     (here / "README.md").write_text("<!-- results begin -->\n<!-- results end -->\n")
-    page = ["reproduce", "page", "--template", "page.in", "--out", "docs/page.md", "--images", "pictures"]
-    code, _, err = kgem(*page, "--results", "typo")
+    page = ["page", "--template", "page.in", "--out", "docs/page.md", "--images", "pictures"]
+    code, _, err = evidence(*page, "--results", "typo")
     assert code == 2 and "no results in this folder" in err
     assert (here / "pictures/results-old.svg").exists() and not (here / "docs").exists(), "nothing was touched"
-    code, _, err = kgem(*page)
+    code, _, err = evidence(*page)
     assert code == 0, err
     assert "| test MRR |" in (here / "README.md").read_text()
     text = (here / "docs/page.md").read_text()
@@ -248,32 +248,32 @@ def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, h
     assert {path.name for path in (here / "pictures").iterdir()} == drawn
     cell = here / "results/table1/tiny-complex-3-search-0.json"
     cell.write_text(cell.read_text().replace('"seed": 0', '"seed": 0, "more": 1', 1))
-    code, _, err = kgem(*page)
+    code, _, err = evidence(*page)
     assert code == 2 and "has changed since" in err and "make it again: kgem reproduce" in err
     (here / "runs").rename(here / "moved")
-    code, _, err = kgem("reproduce", "calibration")
+    code, _, err = evidence("calibration")
     assert code == 2 and "the run of tiny-complex-3-em-0 is not there" in err and "--force" in err
 
 
-def test_two_models_beside_a_blend(kgem: Kgem, here: Path) -> None:
-    table = ["reproduce", "table1", "--data", "tiny", *WORDS, "-q"]
-    assert kgem(*table, "--variants", "em", "conventional")[0] == 0
-    code, _, err = kgem("reproduce", "together")
+def test_two_models_beside_a_blend(evidence: Evidence, here: Path) -> None:
+    table = ["table1", "--data", "tiny", *WORDS, "-q"]
+    assert evidence(*table, "--variants", "em", "conventional")[0] == 0
+    code, _, err = evidence("together")
     assert code == 2 and "no fit has two searches or two conventional models" in err and "--seeds 0 1" in err
-    assert kgem(*table, "--variants", "conventional", "--seeds", "1")[0] == 0
-    code, out, err = kgem("reproduce", "together", "--data", "tiny")
+    assert evidence(*table, "--variants", "conventional", "--seeds", "1")[0] == 0
+    code, out, err = evidence("together", "--data", "tiny")
     assert code == 0, err
     assert (
         "conventional, one given strength | 0, 1; 0 |" in out and err.strip() == "results/together/tiny-complex-3.json"
     )
     command = json.loads((here / "results/together/tiny-complex-3.json").read_text())["command"]
     assert command == "kgem reproduce together --data tiny --model complex --dim 3 --seeds 0 1"
-    assert kgem(*command.split()[1:], "-q")[:2] == (0, out)
+    assert evidence(*command.split()[1:], "-q")[:2] == (0, out)
 
 
-def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path) -> None:
-    call = ["reproduce", "apart", "--data", "tiny", *[word for word in WORDS if word not in ("--trials", "2")]]
-    code, out, err = kgem(*call, "--seeds", "0", "1", "-q")
+def test_the_start_and_the_strengths_of_re_training_apart(evidence: Evidence, here: Path) -> None:
+    call = ["apart", "--data", "tiny", *[word for word in WORDS if word not in ("--trials", "2")]]
+    code, out, err = evidence(*call, "--seeds", "0", "1", "-q")
     assert code == 0, err
     assert "| tiny, ComplEx, K = 3 | re-trained model alone | 0, 1 |" in out
     document = json.loads((here / "results/apart/tiny-complex-3.json").read_text())
@@ -292,17 +292,17 @@ def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path
     )
     means = [arm["metrics"]["mean"]["test"]["mrr"] for name, arm in arms.items() if name != "ordinary"]
     assert means == [means[0]] * 3, "the same fit up to the end of EM"
-    code, again, err = kgem(*document["command"].split()[1:], "-q")
+    code, again, err = evidence(*document["command"].split()[1:], "-q")
     assert (code, again) == (0, out) and "runs/apart" not in err
     other = ["--set", "em.initial_std=0.17"]
     made = (here / "results/apart/tiny-complex-3.json").read_text()
-    code, out_of_others, err = kgem(*call, "--controls", "runs/others", *other, "-q")
+    code, out_of_others, err = evidence(*call, "--controls", "runs/others", *other, "-q")
     assert code == 2 and "its control 'fresh' differ in em.initial_std" in err and "--force" in err
-    code, _, err = kgem(*call, "--controls", "runs/cold", "--set", "retrain.start=fresh", "-q")
+    code, _, err = evidence(*call, "--controls", "runs/cold", "--set", "retrain.start=fresh", "-q")
     assert code == 2 and "its control 'warm' differ in retrain.start" in err
     assert not out_of_others and (here / "results/apart/tiny-complex-3.json").read_text() == made
     (here / "page.in").write_text("{{apart}}\n\n{{sources}}\n")
-    assert kgem("reproduce", "page", "--template", "page.in", "--out", "page.md", "--images", ".")[0] == 0
+    assert evidence("page", "--template", "page.in", "--out", "page.md", "--images", ".")[0] == 0
     assert out.splitlines()[2] in (here / "page.md").read_text()
     assert "`runs/apart/warm/tiny-complex-3-em-1`" in (here / "page.md").read_text()
 
@@ -319,7 +319,7 @@ def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path
         (["page"], "--template"),
     ],
 )
-def test_evidence_that_cannot_be_had(words: list[str], said: str, kgem: Kgem) -> None:
-    code, out, err = kgem("reproduce", *words)
+def test_evidence_that_cannot_be_had(words: list[str], said: str, evidence: Evidence) -> None:
+    code, out, err = evidence("*words)
     assert code == 2 and not out
     assert said in err

@@ -12,7 +12,7 @@ from evidence.cells import read_cells
 from evidence.readme import BEGIN, END, with_quality
 from evidence.results_page import FOLDERS, results_page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TEMPLATE, PAGE = ROOT / "docs" / "results.md.in", ROOT / "docs" / "results.md"
 AGAIN = "write it anew: kgem reproduce page"
 
