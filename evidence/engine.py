@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from kgem.answer.model import Model
 from kgem.cli import reading
 from kgem.cli.console import plain
@@ -83,7 +85,10 @@ def carry_on_visibly(threads: int | None, goes_on: str, *, quiet: bool) -> Carry
 
     def carry_on(run: Run) -> Model:
         use_threads(run.config, threads)
-        return train(run, quiet=quiet, plan=False, goes_on=goes_on)
+        try:
+            return train(run, quiet=quiet, plan=False, goes_on=goes_on)
+        except typer.Exit as stopped:
+            raise SystemExit(stopped.exit_code) from None
 
     return carry_on
 

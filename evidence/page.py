@@ -1,13 +1,14 @@
 """The pages of results: docs/results.md, one page per study under docs/results/, and the README's table of quality.
 
 docs/results.md is hand-written in docs/results.md.in, where {{table NAME}} stands for one of SMALL tables,
-{{picture STUDY DOCUMENT}} for a picture, and {{NAME | words of the row | column}} for one figure of a table: NAME is a
-small table, or a study for the first of its tables.
+{{picture STUDY DOCUMENT}} for a picture, and {{NAME | words of the row | column}} for one figure of a table: NAME is
+that of a small table, or the title of one on the other pages.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,7 @@ SMALL: dict[str, tuple[str, Callable[[Sequence[Document]], Table]]] = {  # by na
     "doubt": ("calibration", calibration.summary),
 }
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
+WIDTH = 120  # of lines of prose
 NOTHING = "*Not measured yet.*\n"
 INTRO = "Made by `python -m evidence page` from the JSON files under `results/`; [what they say](../results.md).\n"
 TABLE1 = "Our figures beside the published ones, and every cell with what it cost."
@@ -98,7 +100,7 @@ def _page(title: str, asks: str, tables: Sequence[Table], links: Sequence[str]) 
 
 def _fill(template: str, documents: Mapping[str, Sequence[Document]], tables: Mapping[str, Sequence[Table]]) -> str:
     small = {name: make(documents[of]) for name, (of, make) in SMALL.items() if documents[of]}
-    known = {name: found[0] for name, found in tables.items() if found} | small
+    known = {table.title: table for found in tables.values() for table in found} | small
 
     def fill(place: re.Match[str]) -> str:
         words = [word.strip() for word in place[1].split("|")]
@@ -112,10 +114,18 @@ def _fill(template: str, documents: Mapping[str, Sequence[Document]], tables: Ma
             found = [each for each in documents.get(study, []) if each["name"] == wanted]
             if study in STUDIES and found:
                 return STUDIES[study].pictures[0].markdown(found[0], "images").rstrip("\n")
-        remedy = f"tables: {', '.join(SMALL)}; figures also of {', '.join(tables)}; pictures of what is measured"
+        remedy = f"tables: {', '.join(SMALL)}; figures: {', '.join(known)}; pictures: of what was measured"
         raise InputError(f"the template asks for {place[0]}", remedy=remedy)
 
-    return _PLACE.sub(fill, template)
+    return "\n\n".join(_wrap(paragraph) for paragraph in _PLACE.sub(fill, template).split("\n\n"))
+
+
+def _wrap(paragraph: str) -> str:
+    """Prose in lines of one width, whatever was filled in; all else as it is."""
+    if paragraph.startswith(("#", "|", "!", "`")):
+        return paragraph
+    end = "\n" if paragraph.endswith("\n") else ""
+    return textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False) + end
 
 
 def _sources(documents: Mapping[str, Sequence[Document]]) -> Table:
