@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from evidence.cells import VARIANTS, Cell, Variant, cells, changed_settings, graph_name, read_cell, read_cells
 from evidence.documents import write_json
 from evidence.engine import Prepared, configure
@@ -23,7 +24,6 @@ from evidence.published import published
 from evidence.rows import Row, rows_of
 from evidence.table1 import aims, behind, details, quality, settled, table1
 from evidence.tables import mean_and_spread
-
 from kgem.answer.fitted import MODES
 from kgem.answer.model import Model
 from kgem.config import Config

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from evidence.page import BEGIN, END, Pages, between_marks, make_pages, read_results
 
 ROOT = Path(__file__).parents[2]

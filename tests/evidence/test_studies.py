@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+from evidence import cost, pairs, pictures
 from evidence.ablation import ABLATION, ablation_table
 from evidence.calibration import CALIBRATION, area_under_roc, calibration_table, doubt, doubt_table
 from evidence.cost import FEWEST_TRIALS, SEARCH, SHORT, cost_table
@@ -21,8 +23,6 @@ from evidence.page import STUDIES, Pages, make_pages, read_results
 from evidence.pairs import PAIRS, pairs_table
 from evidence.study import Study
 from evidence.tables import STUDENT, Table, gain, half_width, with_interval
-
-from evidence import cost, pairs, pictures
 from kgem.answer.comparison import bootstrap_interval
 from kgem.answer.fitted import MODES
 from kgem.answer.model import Model

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from evidence.calibration import _foretold
 from evidence.frequency import _fitted, frequency_table, select, slope_table
 
