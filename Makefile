@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format bench bench-long clean
+.PHONY: help setup demo test check format evidence evidence-check bench bench-long clean
 .DEFAULT_GOAL := help
 
 help:            ## what can be made
@@ -22,7 +22,7 @@ setup: $(STAMP)  ## make .venv and install kgem into it
 demo: $(STAMP)   ## fit the embedded graph through all three phases, print predictions, write a report
 	$(BIN)/kgem demo
 
-test: $(STAMP)   ## run the whole test suite
+test: $(STAMP)   ## run the test suite of the library
 	$(BIN)/python -m pytest
 
 check: $(STAMP)  ## format, lint, types
@@ -33,6 +33,12 @@ check: $(STAMP)  ## format, lint, types
 format: $(STAMP) ## let ruff put things right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+evidence: $(STAMP) ## write docs/results.md, the pages below it and the README's table, from the JSON files of results/
+	$(BIN)/python -m evidence page
+
+evidence-check: $(STAMP) ## test the evidence, and that its pages are what the JSON files give
+	$(BIN)/python -m pytest tests/evidence
 
 bench: $(STAMP)  ## speed and memory against peers, the short version
 	$(BIN)/python -m bench

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evidence.readme import BEGIN, END, between_marks
+from evidence.page import BEGIN, END, between_marks
 
 __all__ = ["claims", "table", "write_into"]
 

@@ -1,40 +1,60 @@
-"""A cell of Table 1: a graph, a model, a variant and a seed; its settings, its name, and its JSON file."""
+"""A cell: a graph, a model, a variant and a seed; its settings, its name, and its JSON file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evidence.documents import Document, read_document, read_folder
+from evidence.engine import LENGTHS, configure
 from evidence.published import SharedStrength, published
+from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError
-from kgem.runs.fitting import settings
-from kgem.runs.run import LENGTHS
-
-__all__ = [
-    "KIND",
-    "PAPER_GRAPHS",
-    "VARIANTS",
-    "Cell",
-    "cells",
-    "changed_settings",
-    "differing_settings",
-    "graph_name",
-    "is_idle",
-    "read_cell",
-    "read_cells",
-    "settings_of",
-]
 
 KIND = "kgem-table1-cell"
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
-VARIANTS = ("conventional", "em", "search")
 # What a run is on is written down, but does not make it another cell.
 CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kind of cell: what it changes of a fit, and what is measured of it."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)  # settings by their dotted names
+    strength: str = "raced"  # the shared strength: raced by the fit itself, published, or searched
+    width: int = 1  # times the dimension of the cell
+    modes: tuple[str, ...] = ("point",)  # that are measured
+    labels: Mapping[str, str] = field(default_factory=dict)  # of its rows in Table 1, by mode
+
+
+_ORDINARY = {"em.epochs": 0, "retrain.epochs": 0, "retrain.candidates": ((1.0, 0.0),)}
+_GIVEN = {**_ORDINARY, "pretrain.candidates": (1.0,)}
+_MULTIPLES = {  # re-trained with a multiple of the shared strength that pre-training had, and nothing learned
+    "retrain.candidates": ((0.0, 1.0), (0.0, 0.3), (0.0, 3.0), (0.0, 10.0)),
+    "retrain.fall_back": False,
+}
+VARIANTS: dict[str, Variant] = {
+    "conventional": Variant(_GIVEN, "published", labels={"point": "conventional, one given strength"}),
+    "search": Variant(_GIVEN, "searched", labels={"point": "best shared strength of a search"}),
+    "em": Variant(
+        modes=tuple(MODES),
+        labels={
+            "point": "after EM: point (re-trained)",
+            "mean": "after EM: mean of q",
+            "bayes": "after EM: bayes (averaged over q)",
+            "blend": "after EM: blend of point and mean",
+        },
+    ),
+    "ordinary": Variant(_ORDINARY),
+    "fresh": Variant({**_MULTIPLES, "retrain.start": "fresh"}, modes=tuple(MODES)),
+    "warm": Variant(_MULTIPLES, modes=tuple(MODES)),
+}
+BASELINES = ("search", "conventional")  # what EM is compared with: the first that there is
 
 
 @dataclass(frozen=True)
@@ -63,24 +83,19 @@ class Cell:
         return f"{self.graph}, {self.model}, K = {self.dim}, {self.variant}, seed {self.seed}"
 
     def strength(self, base: Config) -> SharedStrength:
-        """The shared strength of the conventional variant."""
-        return published().strength(self.graph, self.model, self.dim, base.pretrain.strength)
+        """The shared strength of a variant whose strength is published."""
+        width = VARIANTS[self.variant].width
+        return published().strength(self.graph, self.model, width * self.dim, base.pretrain.strength)
 
     def settings(self, base: Config) -> Config:
         """The base settings with what makes this cell; a search sets the strength of each trial later."""
-        chosen: dict[str, Any] = {"model.score": self.model, "model.dim": self.dim, "seed": self.seed}
-        if self.variant != "em":
-            chosen |= {
-                "pretrain.candidates": (1.0,),
-                "em.epochs": 0,
-                "retrain.epochs": 0,
-                "retrain.candidates": ((1.0, 0.0),),
-            }
-        if self.variant == "conventional":
+        variant = VARIANTS[self.variant]
+        chosen: dict[str, Any] = {"model.score": self.model, "model.dim": variant.width * self.dim, "seed": self.seed}
+        if variant.strength == "published":
             chosen["pretrain.strength"] = self.strength(base).value
-        if self.variant == "search" and base.run.time_budget is not None:
+        if variant.strength == "searched" and base.run.time_budget is not None:
             chosen["run.time_budget"] = base.run.time_budget / self.trials
-        return settings(base, chosen)
+        return configure(base, {**chosen, **variant.changes})
 
 
 def graph_name(data: str) -> str:
@@ -91,11 +106,7 @@ def graph_name(data: str) -> str:
 
 
 def cells(
-    data: Sequence[str],
-    models: Sequence[tuple[str, int]],
-    variants: Sequence[str],
-    seeds: Sequence[int],
-    trials: int,
+    data: Sequence[str], models: Sequence[tuple[str, int]], variants: Sequence[str], seeds: Sequence[int], trials: int
 ) -> list[Cell]:
     """All combinations, graph by graph."""
     unknown = [variant for variant in variants if variant not in VARIANTS]
@@ -127,7 +138,7 @@ def changed_settings(
     wanted = {"variant": cell.variant, "config": cell.settings(base).model_dump(mode="json")}
     free = LENGTHS if document["config"]["run"].get("time_budget") is not None else set()
     changed = [name for name in differing_settings(wanted, document) if name not in free]
-    if cell.variant == "search":
+    if "trials" in document:
         other_range = strengths is not None and tuple(document["strengths"]) != tuple(strengths)
         changed += ["--strengths"] if other_range else []
         changed += ["--trials"] if len(document["trials"]) > cell.trials else []
@@ -144,21 +155,25 @@ def settings_of(document: Document) -> dict[str, Any]:
     """The settings that made a cell what it is, by their dotted names, as they were written.
 
     A setting that came after the cell was made is missing, and not what it would be now; only products were exact
-    before they could be rounded. How a cell was carried out is left out: its figures then differ by the order of sums
-    at most. So is what belongs to phases that it does not have.
+    before they could be rounded.
     """
     config = document.get("config", {})
-    free = CARRIED_OUT | ({"pretrain.strength"} if document["variant"] == "search" else set())
+    searched = VARIANTS[document["variant"]].strength == "searched"
     found: dict[str, Any] = {"run.products": "exact"} if config else {}
     for name, value in config.items():
         found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
-    return {name: value for name, value in found.items() if name not in free and not is_idle(name, config)}
+    chosen_by_search = {"pretrain.strength"} if searched else set()
+    return {name: value for name, value in found.items() if name not in chosen_by_search and not is_free(name, config)}
 
 
-def is_idle(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a setting is of a phase that has no epochs: all but their number is without effect."""
+def is_free(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a setting makes no other cell: how it is carried out, or of a phase that has no epochs.
+
+    The figures of cells that were carried out otherwise differ by the order of sums at most.
+    """
     phase, _, setting = name.partition(".")
-    return phase in ("em", "retrain") and config[phase].get("epochs") == 0 and setting != "epochs"
+    idle = phase in ("em", "retrain") and config[phase].get("epochs") == 0 and setting != "epochs"
+    return name in CARRIED_OUT or idle
 
 
 def read_cell(path: Path) -> dict[str, Any]:

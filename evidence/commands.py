@@ -1,476 +1,284 @@
-"""`kgem reproduce`: the evidence, made by commands that can be stopped and given again."""
+"""`python -m evidence`: the evidence, made by commands that can be stopped and given again."""
 
 from __future__ import annotations
 
+import argparse
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from evidence import engine, table1
+from evidence.cells import PAPER_GRAPHS, VARIANTS, Cell, cells, changed_settings, graph_name, read_cell, read_cells
+from evidence.documents import make_folder, write_json, write_text
+from evidence.fits import CellMaker, discard_cell
+from evidence.page import BEGIN, END, STUDIES, between_marks, make_pages, read_results
+from evidence.provenance import versions
+from evidence.study import Study
+from kgem.cli.console import emit_text, paragraph, plain, report_errors, say
+from kgem.errors import ConfigError, FitError, InputError
+from kgem.report.figures.drawing import save_figure
+from kgem.train.search import STRENGTHS, check_range
 
-from evidence.running import Given, Several, graphs, make_cells, ranking, settings_words, wanted_cells, words
-from kgem.cli.console import emit_text, paragraph, plain, say
-from kgem.cli.opening import open_model
-from kgem.cli.search import RANGE
-from kgem.errors import InputError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from evidence.cells import Cell
-    from evidence.documents import Document
-    from evidence.rows import Key
-    from evidence.tables import Table
-    from kgem.answer.model import Model
-
-__all__ = ["app"]
-
-app = typer.Typer(help="Reproduce the evidence: figures with their commands.", no_args_is_help=True)
+TABLE1 = "The paper's Table 1 with our figures: graph by model by variant by seed."
+PAGE = "Write the pages of results and the README's table: all figures and pictures from the JSON files."
+DEFAULT_VARIANTS = ("conventional", "em", "search")
 
 
-def _help(text: str) -> Any:
-    return typer.Option(help=text, show_default=False)
+def main(words: Sequence[str] | None = None) -> None:
+    """Run a command and end the process."""
+    with report_errors():
+        given = _parser().parse_args(words)
+        raise SystemExit(given.run(given))
 
 
-Data = Annotated[
-    list[str] | None,
-    _help("Graphs: names that 'kgem data fetch' lists, files or folders; without it the paper's four."),
-]
-NamedData = Annotated[list[str] | None, _help("Graphs: names that 'kgem data fetch' lists, files or folders.")]
-Models = Annotated[list[str] | None, _help("Score functions; without it complex and distmult.")]
-OneModel = Annotated[list[str] | None, _help("Score functions; without it complex.")]
-Dims = Annotated[list[str] | None, _help("Dimension, one for all models or one for each; without it 100.")]
-Seeds = Annotated[list[str] | None, _help("Of all random numbers; without it 0.")]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the run folders.")]
-Results = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the JSON files.")]
-Trials = Annotated[int, typer.Option(min=1, help="Complete trainings of a search.")]
-Strengths = Annotated[
-    tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range of the shared strength of a search.")
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="One setting of all cells; may be repeated.", show_default=False),
-]
-Recipe = Annotated[str, typer.Option(help="Settings to start from: default, or paper.")]
-DeviceName = Annotated[str | None, _help("cpu, cuda or cuda:N; without it cpu.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
-Budget = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="For each cell: 20m, 1h30m; a search shares it out.", show_default=False),
-]
-Again = Annotated[bool, typer.Option("--force", help="Make cells anew: what there is of them is removed first.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
-Cells = Annotated[Path, typer.Option(metavar="FOLDER", help="Of the JSON files of Table 1.")]
-SomeData = Annotated[list[str] | None, _help("Only these graphs; without it all that have cells.")]
-SomeModels = Annotated[list[str] | None, _help("Only these score functions.")]
-SomeDims = Annotated[list[str] | None, _help("Only these dimensions.")]
-SomeSeeds = Annotated[list[str] | None, _help("Only these seeds.")]
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m evidence", description="Our results: figures and their commands.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_making(_command(commands, "table1", TABLE1, run_table1), DEFAULT_VARIANTS, trials=12)
+    for study in STUDIES.values():
+        command = _command(commands, study.name, study.asks, run_study)
+        command.set_defaults(study=study)
+        if study.makes:
+            _add_making(command, study.variants, trials=20)
+        else:
+            _add_cells(command, "only these; without it all that have cells", device="cpu")
+        command.add_argument("--results", type=Path, default=Path("results", study.folder), help="folder of its files")
+    page = _command(commands, "page", PAGE, run_page)
+    page.add_argument("--results", type=Path, default=Path("results"), help="folder of all JSON files")
+    page.add_argument("--docs", type=Path, default=Path("docs"), help="folder of results.md.in and of the pages")
+    page.add_argument("--readme", type=Path, default=Path("README.md"), help="gets its table, if it has the marks")
+    return parser
 
 
-@app.command("table1", cls=Several, epilog="Example: kgem reproduce table1 --data umls nations --dim 50 --seeds 0 1 2")
-def table1(
-    data: Data = None,
-    model: Models = None,
-    dim: Dims = None,
-    seeds: Seeds = None,
-    variants: Annotated[
-        list[str] | None,
-        _help(
-            "conventional: one shared strength, as published; em: kgem fit; search: the best shared strength of a "
-            "search; without it all three."
-        ),
-    ] = None,
-    trials: Trials = 12,
-    strengths: Strengths = RANGE,
-    out: Out = Path("runs/table1"),
-    results: Results = Path("results/table1"),
-    overrides: Overrides = None,
-    recipe: Recipe = "default",
-    device: DeviceName = None,
-    threads: Threads = None,
-    time_budget: Budget = None,
-    tables_only: Annotated[
-        bool, typer.Option("--tables-only", help="Only write the tables of the cells that are there.")
-    ] = False,
-    force: Again = False,
-    quiet: Quiet = False,
-) -> None:
-    """The paper's Table 1 with our figures: graph by model by variant by seed.
+def _command(commands: Any, name: str, asks: str, run: Any) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(name, help=asks, description=asks)
+    made.set_defaults(run=run, command=name)
+    return made
 
-    Every cell is fitted in a run folder of its own and measured into one JSON file; cells that are there are kept.
-    A stopped command goes on when it is given again. At the end table1.md and table1.html, of all cells that are there,
-    are beside the JSON files; what is shown is of the cells that were asked for.
-    """
+
+def _add_cells(command: argparse.ArgumentParser, which: str, device: str | None) -> None:
+    """Which cells."""
+    for option, kind in {"data": str, "model": str, "dim": _from(1), "seeds": _from(0)}.items():
+        command.add_argument(f"--{option}", nargs="+", type=kind, default=[], help=which)
+    command.add_argument("--cells", type=Path, default=Path("results/table1"), help="folder of the cells' JSON files")
+    command.add_argument("--device", default=device, help="cpu, cuda or cuda:N")
+    command.add_argument("--quiet", "-q", action="store_true", help="no progress")
+
+
+def _add_making(command: argparse.ArgumentParser, variants: Sequence[str], trials: int) -> None:
+    """Which cells, and how those that are not there are made."""
+    _add_cells(command, "all combinations are made; a dim for all models or one for each", device=None)
+    if variants is DEFAULT_VARIANTS:
+        command.add_argument("--variants", nargs="+", default=variants, help=", ".join(VARIANTS))
+    else:
+        command.set_defaults(variants=variants)
+    command.add_argument("--trials", type=_from(1), default=trials, help="complete trainings of a search")
+    command.add_argument("--strengths", type=float, nargs=2, default=STRENGTHS, help="range of a search: low, high")
+    command.add_argument("--out", type=Path, default=Path("runs/table1"), help="folder of the run folders")
+    command.add_argument("--set", dest="overrides", action="append", default=[], help="NAME=VALUE, for all cells")
+    command.add_argument("--recipe", default="default", help="settings to start from: default, or paper")
+    command.add_argument("--threads", type=_from(1), help="of the CPU")
+    command.add_argument("--time-budget", help="for each cell: 20m, 1h30m; a search shares it out")
+    command.add_argument("--force", action="store_true", help="make cells anew: what there is of them is removed first")
+
+
+def _from(least: int) -> Any:
+    def number(word: str) -> int:
+        if not word.isdecimal() or int(word) < least:
+            raise argparse.ArgumentTypeError(f"{word!r}: give whole numbers from {least} on")
+        return int(word)
+
+    return number
+
+
+# cells
+
+
+def run_table1(given: argparse.Namespace) -> int:
+    """Make cells and show their tables."""
+    wanted = _wanted(given, given.data or PAPER_GRAPHS, given.model or ["complex", "distmult"])
+    failed = make_cells(wanted, given)
+    names = {cell.name for cell in wanted}
+    for table in table1.table1([cell for cell in read_cells(given.cells) if cell["name"] in names]):
+        emit_text(table.markdown() + "\n")
+    return _tell_failed(failed, wanted)
+
+
+def _wanted(given: argparse.Namespace, data: Sequence[str], models: Sequence[str]) -> list[Cell]:
+    dims = given.dim or [100]
+    if len(dims) not in (1, len(models)):
+        what = f"{len(dims)} dimensions for {len(models)} models"
+        raise ConfigError(what, where="--dim", remedy="give one for all models, or one for each")
+    pairs = list(zip(models, dims * len(models) if len(dims) == 1 else dims, strict=True))
+    return cells(data, pairs, given.variants, given.seeds or [0], given.trials)
+
+
+def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
+    """Make the cells that are not there, visibly; those whose fit failed."""
+    versions()  # as of now, and not of when a long command ends
+    strengths = (given.strengths[0], given.strengths[1])
+    check_range("--strengths", strengths)
+    base = engine.choose_settings(given.recipe, given.overrides, given.time_budget, given.device, given.threads)
+    for cell in wanted:
+        cell.settings(base)  # what is wrong with a model shows before anything long begins
+    graphs = engine.load_graphs(list(dict.fromkeys(cell.data for cell in wanted)), quiet=given.quiet)
+    again = " without --force" if given.force else ""
+    carry_on = engine.carry_on_visibly(given.threads, f"go on: give the same command again{again}", quiet=given.quiet)
+    missing = []
+    for cell in wanted:
+        path = given.cells / f"{cell.name}.json"
+        if given.force:  # all of them before the first is made anew, so that a stopped command can go on as any other
+            discard_cell(cell, given.out)
+            path.unlink(missing_ok=True)
+        if not _is_kept(path, cell, graphs[cell.data], base, strengths):
+            missing.append(cell)
+    failed: list[Cell] = []
+    for place, cell in enumerate(missing, 1):
+        if not given.quiet:
+            say(f"cell {place} of {len(missing)} to make: {plain(cell.title)}")
+        try:
+            with engine.show_measuring(quiet=given.quiet) as on_measuring:
+                maker = CellMaker(
+                    base=base,
+                    out=given.out,
+                    carry_on=carry_on,
+                    tell=lambda text: None if given.quiet else say(plain(text)),
+                    warn=lambda text: say(plain(text)),
+                    on_measuring=on_measuring,
+                    strengths=strengths,
+                )
+                document = maker.make(cell, graphs[cell.data], _command_of(cell, given))
+        except FitError as error:
+            failed.append(cell)
+            say(f"{cell.title} failed: {plain(error.message)}")
+            continue
+        write_json(given.cells / f"{cell.name}.json", document)
+    return failed
+
+
+def _is_kept(path: Path, cell: Cell, prepared: engine.Prepared, base: Any, strengths: tuple[float, float]) -> bool:
+    """Whether the cell is there; told if it was made with other settings."""
+    if not path.exists():
+        return False
+    document = read_cell(path)
+    if document["facts"]["hash"] != prepared.data.content_hash:
+        remedy = "give another --cells, or make it anew: --force"
+        raise InputError("is of another graph or split", where=str(path), remedy=remedy)
+    changed = ", ".join(changed_settings(document, cell, base, strengths))
+    if len(document.get("trials", [])) < cell.trials and "trials" in document:
+        if changed:
+            what = f"this search cannot be made longer: other settings made it ({changed})"
+            raise InputError(what, where=str(path), remedy="give those that it had, or make it anew: --force")
+        return False
+    if changed:
+        say(paragraph(f"{cell.name} is kept, but other settings made it ({changed}); anew: --force"))
+    return True
+
+
+def _command_of(cell: Cell, given: argparse.Namespace) -> str:
+    """What makes just this cell, for people; its settings are in its `config`."""
+    words = ["table1", "--data", cell.data, "--model", cell.model, "--dim", cell.dim]
+    words += ["--variants", cell.variant, "--seeds", cell.seed]
+    if VARIANTS[cell.variant].strength == "searched":
+        words += ["--trials", cell.trials, "--strengths", *(f"{bound:g}" for bound in given.strengths)]
+    words += ["--recipe", given.recipe] if given.recipe != "default" else []
+    words += [word for setting in given.overrides for word in ("--set", setting)]
+    for option in ("time_budget", "device", "threads"):
+        words += [f"--{option.replace('_', '-')}", getattr(given, option)] if getattr(given, option) else []
+    return shlex.join(["python", "-m", "evidence", *map(str, words)])
+
+
+def _tell_failed(failed: Sequence[Cell], wanted: Sequence[Cell]) -> int:
+    if failed:
+        say(paragraph(f"{len(failed)} of {len(wanted)} cells failed: {', '.join(cell.name for cell in failed)}"))
+    return 1 if failed else 0
+
+
+# studies
+
+
+def run_study(given: argparse.Namespace) -> int:
+    """Make or find the cells of a study, measure, write a JSON file for each group of them, and show the tables."""
+    study: Study = given.study
     wanted: list[Cell] = []
     failed: list[Cell] = []
-    if tables_only and any((data, model, dim, seeds, variants)):
-        what = "--tables-only writes the tables of all cells that are there"
-        raise InputError(what, remedy="leave --data, --model, --dim, --seeds and --variants out, or leave it out")
-    if not tables_only:
-        given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
-        wanted = wanted_cells(data, model, dim, seeds, variants, trials)
-        failed = make_cells(wanted, given, out, results, force=force, quiet=quiet)
-    from evidence import table1 as tables
-
-    written = tables.write_tables(results)
-    names = {cell.name for cell in wanted}
-    for table in tables.table1([cell for cell in _read(results) if tables_only or cell["name"] in names]):
-        emit_text(table.markdown() + "\n")
-    say(f"tables: {', '.join(plain(path) for path in written)}")
-    _tell_failed(failed, wanted)
-
-
-@app.command("search", cls=Several, epilog="Example: kgem reproduce search --data umls --dim 50 --trials 20")
-def search(
-    data: NamedData = None,
-    model: OneModel = None,
-    dim: Dims = None,
-    seeds: Seeds = None,
-    trials: Trials = 20,
-    strengths: Strengths = RANGE,
-    out: Out = Path("runs/table1"),
-    cells: Cells = Path("results/table1"),
-    results: Results = Path("results/search"),
-    overrides: Overrides = None,
-    recipe: Recipe = "default",
-    device: DeviceName = None,
-    threads: Threads = None,
-    time_budget: Budget = None,
-    force: Again = False,
-    quiet: Quiet = False,
-) -> None:
-    """The search that kgem replaces, beside one fit: what both found, and what both cost.
-
-    Makes the cells 'search' and 'em' of Table 1 that are not there, then compares them: a JSON file and a picture,
-    validation MRR against epochs and seconds spent, for each graph, model and dimension.
-    """
-    _refuse_unnamed(data)
-    given = Given(recipe, overrides or [], time_budget, device, threads, strengths)
-    wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em", "search"], trials)
-    failed = make_cells(wanted, given, out, cells, force=force, quiet=quiet)
-    from evidence.cost import compare_costs, cost_table, pairs
-    from evidence.pictures import cost_figure
-
-    names = {cell.name for cell in wanted}
-    made = []
-    for group in pairs([each for each in _read(cells) if each["name"] in names]).values():
-        document = compare_costs(group, _search_command(group))
-        used = [cell for pair in group for cell in pair]
-        _keep(results, document, used, {".svg": cost_figure(document), ".png": cost_figure(document)})
-        made.append(document)
-    _show(made, [cost_table])
-    _tell_failed(failed, wanted)
-
-
-@app.command("frequency", cls=Several, epilog="Example: kgem reproduce frequency --data fb15k-237")
-def frequency(
-    data: SomeData = None,
-    model: SomeModels = None,
-    dim: SomeDims = None,
-    seeds: SomeSeeds = None,
-    cells: Cells = Path("results/table1"),
-    results: Results = Path("results/frequency"),
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-) -> None:
-    """Where the gain comes from: MRR by frequency, after EM and with the best shared strength; and Fig. 3.
-
-    Looks at cells of Table 1 that are there, and at their run folders.
-    """
-    from evidence.frequency import by_frequency, frequency_table, groups, slope_table
-    from evidence.pictures import frequency_figure, slope_figure
-
-    found = groups(_selected(cells, data, model, dim, seeds))
-    remedy = "make both: kgem reproduce table1 --variants em search --data ..."
-    _refuse_alone(found, cells, data, "a search or a conventional model", remedy)
-    made = []
-    for key, pairs in found.items():
-        command = _command("frequency", key, [fit["seed"] for fit, _ in pairs])
-        document = by_frequency(pairs, lambda cell: _model(cell, device), command)
-        figures = {".svg": frequency_figure(document), ".png": frequency_figure(document)}
-        _keep(
-            results,
-            document,
-            [cell for pair in pairs for cell in pair],
-            figures | {"-strengths.png": slope_figure(document)},
-        )
-        made.append(document)
-    _show(made, [frequency_table, slope_table])
-
-
-@app.command("together", cls=Several, epilog="Example: kgem reproduce together --data umls nations")
-def together(
-    data: SomeData = None,
-    model: SomeModels = None,
-    dim: SomeDims = None,
-    seeds: SomeSeeds = None,
-    cells: Cells = Path("results/table1"),
-    results: Results = Path("results/together"),
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    quiet: Quiet = False,
-) -> None:
-    """What of a blend's gain any second model brings: two models with a shared strength, asked together.
-
-    Looks at cells of Table 1 that are there, and at their run folders: of each graph, model and dimension the searches
-    of several seeds, or the conventional models, and the fits beside them.
-    """
-    from evidence.together import groups, together_document, together_table
-
-    found = groups(_selected(cells, data, model, dim, seeds))
-    remedy = "make them: kgem reproduce table1 --variants em conventional --seeds 0 1 --data ..."
-    _refuse_alone(found, cells, data, "two searches or two conventional models", remedy)
-    made = []
-    for key, group in found.items():
-        baselines, fits = group
-        command = _command("together", key, sorted({cell["seed"] for cell in (*baselines, *fits)}))
-        with ranking(quiet=quiet) as heard:
-            document = together_document(group, lambda cell: _model(cell, device), command, heard)
-        _keep(results, document, [*baselines, *fits], {})
-        made.append(document)
-    _show(made, [together_table])
-
-
-@app.command("apart", cls=Several, epilog="Example: kgem reproduce apart --data umls nations --dim 50 --seeds 0 1 2")
-def apart(
-    data: NamedData = None,
-    model: OneModel = None,
-    dim: Dims = None,
-    seeds: Seeds = None,
-    out: Out = Path("runs/table1"),
-    controls: Annotated[Path, typer.Option(metavar="FOLDER", help="Of the run folders of the controls.")] = Path(
-        "runs/apart"
-    ),
-    cells: Cells = Path("results/table1"),
-    results: Results = Path("results/apart"),
-    overrides: Overrides = None,
-    recipe: Recipe = "default",
-    device: DeviceName = None,
-    threads: Threads = None,
-    force: Again = False,
-    quiet: Quiet = False,
-) -> None:
-    """What re-training owes to its start at the means of q, and what to the learned strengths.
-
-    Makes the cells 'em' of Table 1 that are not there, and three controls of each: the same fit ended after
-    pre-training, and re-trained with a shared strength, from random tables and from the means of q. Then compares the
-    four: a JSON file for each graph, model and dimension. The controls alone are made anew by --force.
-    """
-    _refuse_unnamed(data)
-    from evidence.apart import CONTROLS, apart_document, apart_table, groups, setting_words
-
-    wanted = wanted_cells(data, words(model) or ["complex"], dim, seeds, ["em"], trials=1)
-    failed: list[Cell] = []
-
-    def made(changes: Sequence[str], runs: Path, into: Path, *, again: bool) -> dict[str, Document]:
-        given = Given(recipe, [*(overrides or []), *changes], None, device, threads)
-        failed.extend(make_cells(wanted, given, runs, into, force=again, quiet=quiet))
+    if study.makes:
+        if not given.data:
+            raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
+        wanted = _wanted(given, given.data, given.model or ["complex"])
+        failed = make_cells(wanted, given)
         names = {cell.name for cell in wanted}
-        return {each["name"]: each for each in _read(into) if each["name"] in names}
-
-    fits = made((), out, cells, again=False)
-    arms: dict[str, dict[str, Document]] = {}
-    for arm in CONTROLS:
-        if not quiet:
-            say(f"{arm}: {', '.join(setting_words(arm))}")
-        arms[arm] = made(setting_words(arm), controls / arm, controls / arm, again=force)
-    documents = []
-    for mine, beside in groups(fits.values(), arms):
-        first = mine[0]
-        key = (first["data"], first["model"], first["dim"])
-        command = _command("apart", key, [fit["seed"] for fit in mine], settings_words(first["command"]))
-        documents.append(apart_document(mine, beside, command))
-        _keep(results, documents[-1], mine, {})
-    _show(documents, [apart_table])
-    _tell_failed(failed, wanted)
-
-
-@app.command("calibration", cls=Several, epilog="Example: kgem reproduce calibration --data umls --seeds 0")
-def calibration(
-    data: SomeData = None,
-    model: SomeModels = None,
-    dim: SomeDims = None,
-    seeds: SomeSeeds = None,
-    cells: Cells = Path("results/table1"),
-    results: Results = Path("results/calibration"),
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    quiet: Quiet = False,
-) -> None:
-    """Can the probabilities be trusted, and does the posterior know when it does not know?
-
-    Looks at the cells 'em' of Table 1 that are there, and at their run folders.
-    """
-    from evidence.doubt import calibration_document, calibration_table, doubt_table
-    from evidence.pictures import calibration_figure
-
-    fits = [cell for cell in _selected(cells, data, model, dim, seeds) if cell["variant"] == "em"]
-    remedy = "make some: kgem reproduce table1 --variants em --data ..."
-    if not fits:
-        raise InputError("there are no fits among these cells", where=str(cells), remedy=remedy)
-    _refuse_missing("--data", _graph_names(cells, data), [cell["graph"] for cell in fits], "has no fit", remedy)
+        chosen = [cell for cell in read_cells(given.cells) if cell["name"] in names]
+    else:
+        chosen = _find(given)
     made = []
-    for cell in fits:
-        key = (cell["graph"], cell["model"], cell["dim"])
-        fitted = _model(cell, device)
-        with ranking(quiet=quiet) as heard:
-            document = calibration_document(cell, fitted, _command("calibration", key, [cell["seed"]]), heard)
-        _keep(results, document, [cell], {".svg": calibration_figure(document), ".png": calibration_figure(document)})
-        made.append(document)
-    _show(made, [calibration_table, doubt_table])
+    with engine.show_measuring(quiet=given.quiet) as on_measuring:
+        for document in study.documents(
+            chosen, lambda cell: engine.load_model(cell, given.device or "cpu"), on_measuring
+        ):
+            path = given.results / f"{document['name']}.json"
+            write_json(path, document)
+            say(plain(path))
+            made.append(document)
+    if not failed:
+        _refuse_missing(study, given, [document["graph"] for document in made])
+    for make in study.tables if made else ():
+        emit_text(make(made).markdown() + "\n")
+    return _tell_failed(failed, wanted)
 
 
-@app.command("page", epilog="Example: kgem reproduce page")
-def page(
-    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Of all JSON files.")] = Path("results"),
-    template: Annotated[Path, typer.Option(metavar="FILE", help="The prose, with places for figures.")] = Path(
-        "docs/results.md.in"
-    ),
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("docs/results.md"),
-    images: Annotated[Path, typer.Option(metavar="FOLDER", help="Of its pictures.")] = Path("docs/images"),
-    readme: Annotated[
-        Path, typer.Option(metavar="FILE", help="Gets its table of quality anew, if it has the marks for it.")
-    ] = Path("README.md"),
-) -> None:
-    """Write the page of results: prose from a template, every figure and picture from the JSON files."""
-    from evidence.documents import make_folder, write_text
-    from evidence.readme import update_readme
-    from evidence.results_page import PREFIX, results_page
-
-    try:
-        prose = template.read_text(encoding="utf-8")
-    except OSError as error:
-        remedy = "name the template: --template FILE"
-        raise InputError(f"cannot be read: {error.strerror}", where=str(template), remedy=remedy) from error
-    made = results_page(prose, results, _seen_from(out, images))
-    from kgem.report.figures.drawing import save_figure
-
-    make_folder(images)
-    for old in images.glob(f"{PREFIX}*"):
-        if old.name not in made.pictures:
-            old.unlink()
-    for name, draw in made.pictures.items():
-        save_figure(draw(), images / name)
-    write_text(out, made.text)
-    if update_readme(readme, results / "table1"):
-        say(f"{plain(readme)}: its table")
-    say(f"{plain(out)}, {len(made.pictures)} pictures in {plain(images)}")
-
-
-def _seen_from(page: Path, images: Path) -> str:
-    """The folder of pictures as the page links to it."""
-    import os
-
-    return Path(os.path.relpath(images, page.parent)).as_posix()
-
-
-def _read(cells: Path) -> list[dict[str, Any]]:
-    from evidence.cells import read_cells
-
-    return read_cells(cells)
-
-
-def _selected(
-    cells: Path,
-    data: Sequence[str] | None,
-    model: Sequence[str] | None,
-    dim: Sequence[str] | None,
-    seeds: Sequence[str] | None,
-) -> list[dict[str, Any]]:
+def _find(given: argparse.Namespace) -> list[dict[str, Any]]:
     """The cells that are there, of some graphs, models, dimensions and seeds; of all that are not named."""
-    chosen = {"graph": _graph_names(cells, data), "model": words(model), "dim": words(dim), "seed": words(seeds)}
-    found = [
-        cell for cell in _read(cells) if all(not names or str(cell[key]) in names for key, names in chosen.items())
-    ]
+    graphs = [graph_name(name) for name in given.data]
+    asked = {"graph": graphs, "model": given.model, "dim": given.dim, "seed": given.seeds}
+    found = [cell for cell in read_cells(given.cells) if all(not a or cell[key] in a for key, a in asked.items())]
+    remedy = "make them: python -m evidence table1 ..."
     if not found:
-        raise InputError("there are no such cells", where=str(cells), remedy="make them: kgem reproduce table1 ...")
-    for key, option in {"graph": "--data", "model": "--model", "dim": "--dim", "seed": "--seeds"}.items():
-        remedy = f"leave it out, or make them: kgem reproduce table1 {option} ..."
-        _refuse_missing(option, chosen[key], [cell[key] for cell in found], f"has no cells in {cells}", remedy)
+        raise InputError("there are no such cells", where=str(given.cells), remedy=remedy)
+    for key, names in asked.items():
+        missing = [str(name) for name in names if name not in {cell[key] for cell in found}]
+        if missing:
+            what = f"{', '.join(map(repr, missing))} has no cells in {given.cells}"
+            raise InputError(what, remedy=f"leave it out, or {remedy}")
     return found
 
 
-def _graph_names(cells: Path, data: Sequence[str] | None) -> list[str]:
-    """What the graphs that were named are called in cells."""
-    from evidence.cells import graph_name
-
-    return [graph_name(name) for name in graphs(data, {cell["graph"] for cell in _read(cells)})]
-
-
-def _refuse_unnamed(data: Sequence[str] | None) -> None:
-    """What is made of any graph is made of none by default."""
-    if not graphs(data):
-        raise InputError("no graph is named", where="--data", remedy="name some: --data umls codex-s")
-
-
-def _refuse_missing(option: str, names: Sequence[str], there: Sequence[Any], what: str, remedy: str) -> None:
-    """Every name must be among those that there is something of."""
-    missing = [name for name in names if name not in set(map(str, there))]
+def _refuse_missing(study: Study, given: argparse.Namespace, there: Sequence[str]) -> None:
+    """Every graph that was named must have had what the study needs, and some graph must."""
+    missing = [name for name in given.data if graph_name(name) not in there]
+    remedy = f"make them: python -m evidence table1 --variants {' '.join(study.variants)} --data ..."
     if missing:
-        raise InputError(f"{', '.join(map(repr, missing))} {what}", where=option, remedy=remedy)
+        what = f"{', '.join(map(repr, missing))} has no {study.needs}"
+        raise InputError(what, where="--data", remedy=remedy)
+    if not there:
+        raise InputError(f"there is no {study.needs}", where=str(given.cells), remedy=remedy)
 
 
-def _refuse_alone(found: Collection[Key], cells: Path, data: Sequence[str] | None, beside: str, remedy: str) -> None:
-    """There must be fits that have something beside them, of every graph that was named."""
-    if not found:
-        raise InputError(f"no fit has {beside} beside it", where=str(cells), remedy=remedy)
-    what = f"has no fit with {beside} beside it"
-    _refuse_missing("--data", _graph_names(cells, data), [key[0] for key in found], what, remedy)
+# pages
 
 
-def _model(cell: Document, device: str) -> Model:
-    """The fitted model of a cell."""
-    folder = Path(cell["run"])
-    if not folder.is_dir():
-        remedy = f"run from the folder that it is seen from, or make it again: {cell['command']} --force"
-        raise InputError(f"the run of {cell['name']} is not there", where=str(folder), remedy=remedy)
-    return open_model(folder, device)
-
-
-def _command(name: str, key: tuple[str, str, int], seeds: Sequence[int], more: Sequence[str] = ()) -> str:
-    data, model, dim = key
-    call = ["kgem", "reproduce", name, "--data", data, "--model", model, "--dim", str(dim), "--seeds"]
-    return shlex.join([*call, *map(str, seeds), *more])
-
-
-def _search_command(group: Sequence[tuple[Document, Document]]) -> str:
-    """What makes this comparison of searches and fits: that of the cells as they are, whatever was asked for now.
-
-    If no one command makes all of them, those of the cells come first; the last then finds them.
-    """
-    searches = [search for search, _ in group]
-    cells = [cell for pair in group for cell in pair]
-    trials = sorted(len(search["trials"]) for search in searches)
-    settings = {tuple(settings_words(cell["command"])) for cell in cells}
-    if len(settings) > 1:  # what some were carried out on is no part of what they are
-        settings = {tuple(settings_words(cell["command"], ("--threads", "--device"))) for cell in cells}
-    ranges = {tuple(search["strengths"]) for search in searches}
-    first = searches[0]
-    key = (first["data"], first["model"], first["dim"])
-    more = ["--trials", str(trials[0]), "--strengths", *(f"{bound:g}" for bound in first["strengths"])]
-    alike = len(settings) == len(ranges) == len(set(trials)) == 1
-    call = _command("search", key, [each["seed"] for each in searches], [*more, *(min(settings) if alike else ())])
-    return call if alike else " && ".join([*(cell["command"] for cell in cells), call])
-
-
-def _keep(results: Path, document: Document, cells: Sequence[Document], figures: dict[str, Figure]) -> None:
-    """Write a document that was made from cells, and its pictures, whose names end as told."""
-    from evidence.documents import made_from, write_json
-    from kgem.report.figures.drawing import save_figure
-
-    path = results / f"{document['name']}.json"
-    write_json(path, made_from(document, cells))
-    for ending, figure in figures.items():
-        save_figure(figure, path.with_name(f"{document['name']}{ending}"))
-    beside = f", and {', '.join(figures)} beside it" if figures else ""
-    say(f"{plain(path)}{beside}")
-
-
-def _show(documents: Sequence[Document], tables: Sequence[Any]) -> None:
-    for make in tables:
-        table: Table = make(documents)
-        emit_text(table.markdown() + "\n")
-
-
-def _tell_failed(failed: Sequence[Cell], wanted: Sequence[Cell]) -> None:
-    if failed:
-        say(paragraph(f"{len(failed)} of {len(wanted)} cells failed: {', '.join(cell.name for cell in failed)}"))
-        raise typer.Exit(1)
+def run_page(given: argparse.Namespace) -> int:
+    """Write all pages and pictures, and remove pictures that no page shows any more."""
+    template = given.docs / "results.md.in"
+    try:
+        prose = template.read_text(encoding="utf-8")
+    except OSError as error:
+        remedy = "name the folder of the template: --docs FOLDER"
+        raise InputError(f"cannot be read: {error.strerror}", where=str(template), remedy=remedy) from error
+    pages = make_pages(prose, read_results(given.results))
+    images = given.docs / "images"
+    make_folder(images)
+    for old in images.glob("results-*"):
+        if old.name not in pages.pictures:
+            old.unlink()
+    for name, draw in pages.pictures.items():
+        save_figure(draw(), images / name)
+    for name, text in pages.texts.items():
+        write_text(given.docs / name, text)
+    readme = given.readme.read_text(encoding="utf-8") if given.readme.is_file() else ""
+    if BEGIN in readme and END in readme:
+        write_text(given.readme, between_marks(readme, pages.quality))
+        say(f"{plain(given.readme)}: its table")
+    say(f"{len(pages.texts)} pages in {plain(given.docs)}, {len(pages.pictures)} pictures in {plain(images)}")
+    return 0

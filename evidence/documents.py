@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kgem.data.streams import write_to
 from kgem.errors import InputError
-
-__all__ = [
-    "Document",
-    "check_sources",
-    "made_from",
-    "make_folder",
-    "read_document",
-    "read_folder",
-    "write_json",
-    "write_text",
-]
 
 VERSION = 1  # of all kinds
 _NESTED = (dict, list, tuple)
@@ -70,30 +58,6 @@ def read_folder(folder: Path, kind: str) -> list[dict[str, Any]]:
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file, not a folder", where=str(folder), remedy="name the folder of the JSON files")
     return [read_document(path, kind) for path in sorted(folder.glob("*.json"))]
-
-
-def made_from(document: Document, cells: Sequence[Document]) -> dict[str, Any]:
-    """The document with the names and digests of the cells that it was made from."""
-    return {**document, "sources": [{"cell": cell["name"], "sha256": _digest(cell)} for cell in cells]}
-
-
-def check_sources(document: Document, where: str, cells: Mapping[str, Document]) -> None:
-    """Refuse a document some cell of which has changed since, or is not there."""
-    if "sources" not in document:
-        changed = "does not say which cells it was made from"
-    else:
-        gone = [each["cell"] for each in document["sources"] if each["cell"] not in cells]
-        there = [each for each in document["sources"] if each["cell"] in cells]
-        other = [each["cell"] for each in there if _digest(cells[each["cell"]]) != each["sha256"]]
-        if not gone and not other:
-            return
-        changed = f"was made from {', '.join(gone or other)}, which {'is not there' if gone else 'has changed since'}"
-    raise InputError(changed, where=where, remedy=f"make it again: {document['command']}")
-
-
-def _digest(document: Document) -> str:
-    """SHA-256 of the JSON with sorted keys and no spaces: how a file is laid out does not matter."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _pretty(value: Any, indent: str) -> str:

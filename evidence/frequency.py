@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from evidence.cells import BASELINES
 from evidence.documents import Document
 from evidence.naming import about
-from evidence.origin import evidence
-from evidence.rows import BASELINES, LABELS, Key, chosen_mode, largest_alike
-from evidence.tables import Table
+from evidence.pictures import frequency_figure, slope_figure
+from evidence.rows import LABELS, chosen_mode, largest_alike
+from evidence.study import Group, Load, OnMeasuring, Picture, Study
+from evidence.tables import Table, bold
 from kgem.answer.model import Model
 from kgem.errors import InputError
 from kgem.evaluate.comparison import bootstrap_interval
@@ -22,62 +24,54 @@ from kgem.evaluate.metrics import frequency_bin, frequency_names
 from kgem.evaluate.ranking import rank
 from kgem.evaluate.strength_laws import ProportionalFit, fit_strengths
 
-__all__ = ["KIND", "Load", "by_frequency", "frequency_table", "groups", "slope_table"]
-
-KIND = "kgem-frequency"
 POINTS = 4000  # of Fig. 3 that are kept to draw it
 SHARES = ("rare_under_regularised", "frequent_over_regularised")
 BY_SEED = ("slope", "slope_error", *SHARES)  # of Fig. 3, for every fit
 FIT, BASELINE = "fit", "baseline"  # the fit is asked as it would choose among modes of one model
 BOTH = ("point", "mean")  # models that a fit leaves behind, whichever it would choose
 ERRORS = 2.0  # standard errors between a slope and what it must differ from
+BOOTSTRAP_SEED = 0
 
 Floats = npt.NDArray[np.float64]
-Load = Callable[[Document], Model]  # the model of a cell
-Pair = tuple[Document, Document]  # of a fit and of its baseline
 Values = dict[str, Floats]  # reciprocal ranks of all questions, by what was asked
 
 
-def groups(documents: Sequence[Document]) -> dict[Key, list[Pair]]:
+def select(cells: Sequence[Document]) -> Iterator[Group]:
     """Fit and baseline with the same seed, by graph, model and dimension; of the settings that most of them have."""
-    same = largest_alike(documents)
-    pairs: dict[Key, list[Pair]] = {}
+    same = largest_alike(cells)
     for key in dict.fromkeys(key for key, _ in same):
-        fits = same.get((key, "em"), [])
         for variant in BASELINES:
             others = {other["seed"]: other for other in same.get((key, variant), [])}
-            found = [(fit, others[fit["seed"]]) for fit in fits if fit["seed"] in others]
-            if found and key not in pairs:
-                pairs[key] = found
-    return pairs
+            fits = [fit for fit in same.get((key, "em"), []) if fit["seed"] in others]
+            if fits:
+                yield {FIT: fits, BASELINE: [others[fit["seed"]] for fit in fits]}
+                break
 
 
-def by_frequency(pairs: Sequence[Pair], load: Load, command: str, seed: int = 0) -> dict[str, Any]:
-    """The JSON of one graph, model and dimension; `seed` is of the bootstrap."""
-    if not pairs:
-        raise InputError("there is no fit with a baseline beside it", remedy="make cells: kgem reproduce table1 ...")
+def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, Any]:
+    """MRR of each bin of frequency, with the interval of the gain, and learned strengths against frequency."""
+    pairs = list(zip(group[FIT], group[BASELINE], strict=True))
+    modes = [chosen_mode(fit, "single") for fit in group[FIT]]
     strengths: list[dict[str, Any]] = []
     values: list[Values] = []
-    for fit, other in pairs:
-        model, baseline, chosen = load(fit), load(other), chosen_mode(fit, "single")
+    for place, ((fit, other), chosen) in enumerate(zip(pairs, modes, strict=True)):
+        on_measuring(f"ranking {fit['name']}", place, len(pairs))
+        model, baseline = load(fit), load(other)
         if model.data.content_hash != baseline.data.content_hash:
             what = f"{fit['name']} and {other['name']} are of different facts"
-            raise InputError(what, remedy=f"make both of the same graph and split: {other['command']} --force")
+            raise InputError(what, remedy="make both of the same graph and split: python -m evidence table1 --force")
         ours = {mode: _reciprocal_ranks(model, mode) for mode in {**dict.fromkeys(BOTH), chosen: None}}
         values.append(ours | {FIT: ours[chosen], BASELINE: _reciprocal_ranks(baseline, other["mode"])})
         strengths.append(_strengths(model, points=not strengths))
         counts = model.data.entity_counts[model.data.reciprocal(model.data.test)[:, 2]]
-    content = {
-        "seeds": [fit["seed"] for fit, _ in pairs],
-        "baseline": pairs[0][1]["variant"],
-        "cells": [document["name"] for pair in pairs for document in pair],
-        "runs": [document["run"] for pair in pairs for document in pair],
-        "modes": [chosen_mode(fit, "single") for fit, _ in pairs],
-        "bins": _bins(values, counts, np.random.default_rng(seed)),
+    return {
+        "seeds": [fit["seed"] for fit in group[FIT]],
+        "baseline": group[BASELINE][0]["variant"],
+        "modes": modes,
+        "bins": _bins(values, counts, np.random.default_rng(BOOTSTRAP_SEED)),
         "strengths": strengths[0],
         "by_seed": [{what: {key: found[key] for key in BY_SEED} for what, found in each.items()} for each in strengths],
     }
-    return evidence(KIND, pairs[0][0], command, content)
 
 
 def _reciprocal_ranks(model: Model, mode: str) -> Floats:
@@ -162,64 +156,70 @@ def _round(value: float) -> float:
 
 def frequency_table(documents: Iterable[Document]) -> Table:
     """A row per graph and bin."""
-    lines: list[list[str]] = []
-    bold: set[tuple[int, int]] = set()
+    rows = []
     for document in documents:
-        seeds = len(document["seeds"])
-        modes = " or ".join(dict.fromkeys(document["modes"]))
-        name = f"{about(document)}, {seeds} seed{'s' * (seeds > 1)}: {modes}"
-        against = LABELS[document["baseline"], "point"]
-        for row in document["bins"]:
-            if seeds > 1 and (row["low"] > 0 or row["high"] < 0):
-                bold.add((len(lines), 7))
-            figures = [*(f"{row[what]:.3f}" for what in (BASELINE, *BOTH)), f"{row['gain']:+z.3f}"]
-            interval = f"{row['low']:+.3f} to {row['high']:+.3f}"
-            lines.append([name, against, row["bin"], f"{row['n']:,}", *figures, interval, f"{row['of_all']:+z.4f}"])
-            name = against = ""
-    columns = [
-        "graph and model",
-        "baseline",
-        "training facts of the answer",
-        "questions",
-        "baseline",
-        "point",
-        "mean of q",
-        "gain",
-    ]
-    notes = [
-        "Test MRR, means over seeds, no blend. The gain is that of the mode in the first column, which is the best of "
-        "one model on validation, by seed. Its interval is a 95 % paired bootstrap over questions: it leaves out that "
-        "another seed would give other models. Bold where it excludes zero, but never for a single seed. The last "
-        "column is what the bin adds to the gain in MRR over all questions."
-    ]
-    return Table("By frequency", [*columns, "95 % interval", "of the gain"], lines, 3, frozenset(bold), notes)
+        for each in document["bins"]:
+            clear = len(document["seeds"]) > 1 and (each["low"] > 0 or each["high"] < 0)
+            rows.append(
+                {
+                    "graph and model": about(document),
+                    "training facts of the answer": each["bin"],
+                    "shared strength by": LABELS[document["baseline"], "point"],
+                    "seeds": str(len(document["seeds"])),
+                    "questions": f"{each['n']:,}",
+                    "shared strength": f"{each[BASELINE]:.3f}",
+                    "point": f"{each['point']:.3f}",
+                    "mean of q": f"{each['mean']:.3f}",
+                    "mode": " or ".join(dict.fromkeys(document["modes"])),
+                    "its gain": bold(f"{each['gain']:+z.3f}", clear),
+                    "95 % interval": f"{each['low']:+.3f} to {each['high']:+.3f}",
+                    "of the gain": f"{each['of_all']:+z.4f}",
+                }
+            )
+    note = (
+        "Test MRR, means over seeds, no blend. The mode is the best of one model on validation, by seed. The interval "
+        "is a 95 % paired bootstrap over questions: it leaves out that another seed would give other models. Bold "
+        "where it excludes zero, but never for a single seed. Last: what the bin adds to the gain over all questions."
+    )
+    return Table("By frequency", rows, 3, note)
 
 
 def slope_table(documents: Iterable[Document]) -> Table:
     """Fig. 3 in numbers: the exponent of frequency, and what a proportional rule would do."""
-    lines = []
+    rows = []
     for document in documents:
         for what in ("entities", "relations"):
             found, seeds = document["strengths"][what], [each[what] for each in document["by_seed"]]
-            name = about(document)
-            spans = [f"{span[0]:.3g} to {span[2]:.3g}" for span in (found["counts"], found["learned"])]
             slope, error = _slope_of(seeds)
-            shares = [statistics.fmean(each[key] for each in seeds) for key in SHARES]
-            told = ["" if value is None else f"{value:z.2f}" for value in (slope, error)]
-            verdicts = _verdicts(slope, error, shares)
-            lines.append([name, what, str(len(seeds)), *spans, *told, *(f"{share:.0%}" for share in shares), *verdicts])
-    columns = ["graph and model", "symbols", "seeds", "training facts", "learned strengths", "slope", "its error"]
-    columns += ["rarer third under-regularised", "more frequent third over-regularised", "both, as the paper found"]
-    columns += ["strengths rise with frequency"]
+            rare, frequent = (statistics.fmean(each[key] for each in seeds) for key in SHARES)
+            too_flat, rises = _verdicts(slope, error, (rare, frequent))
+            rows.append(
+                {
+                    "graph and model": about(document),
+                    "symbols": what,
+                    "seeds": str(len(seeds)),
+                    "training facts": _span(found["counts"]),
+                    "learned strengths": _span(found["learned"]),
+                    "slope": "" if slope is None else f"{slope:z.2f}",
+                    "its error": "" if error is None else f"{error:z.2f}",
+                    "rarer third under-regularised": f"{rare:.0%}",
+                    "more frequent third over-regularised": f"{frequent:.0%}",
+                    "both, as the paper found": too_flat,
+                    "strengths rise with frequency": rises,
+                }
+            )
     note = (
         "5 % to 95 % quantiles of the first seed; slopes and shares are means over seeds. Slope: of log strength on "
-        "log frequency; 1 is the proportional rule. Its standard error has that of the regression and that of the "
-        "seeds. The shares are of the symbols that the best proportional rule would regularise less, or more, than "
-        "learned. The paper found that a proportional rule regularises frequent symbols too much and rare ones too "
-        "little: yes where the slope is more than two errors below 1 and both shares are above one half. In its figure "
-        "strengths still rise with frequency: yes where the slope is more than two errors above 0."
+        "log frequency, with its standard error; 1 is the proportional rule. Shares: of symbols that the best "
+        "proportional rule would regularise less, or more, than learned. The paper found both ends wrong: yes where "
+        "the slope is more than two errors below 1 and both shares are above one half. Strengths rise: yes where the "
+        "slope is more than two errors above 0."
     )
-    return Table("Strength and frequency", columns, lines, 2, frozenset(), [note])
+    return Table("Strength and frequency", rows, 2, note)
+
+
+def _span(quantiles: Sequence[float]) -> str:
+    return f"{quantiles[0]:.3g} to {quantiles[2]:.3g}"
 
 
 def _slope_of(seeds: Sequence[Document]) -> tuple[float | None, float | None]:
@@ -242,3 +242,21 @@ def _verdicts(slope: float | None, error: float | None, shares: Sequence[float])
         return ["", ""]
     wrong = slope < 1 - ERRORS * error and all(share > 0.5 for share in shares)
     return ["yes" if found else "no" for found in (wrong, slope > ERRORS * error)]
+
+
+FREQUENCY = Study(
+    name="frequency",
+    folder="frequency",
+    kind="kgem-frequency",
+    asks="Where the gain comes from: MRR by how often the answer occurs, and learned strengths against frequency.",
+    needs="fit with a search or a conventional model beside it",
+    variants=("em", *BASELINES),
+    makes=False,
+    select=select,
+    measure=measure,
+    tables=(frequency_table, slope_table),
+    pictures=(
+        Picture("frequency", ".svg", "test MRR by frequency of the answer", frequency_figure),
+        Picture("strengths", ".png", "learned strength against frequency of entities", slope_figure),
+    ),
+)

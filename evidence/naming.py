@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from evidence.documents import Document
 
-__all__ = ["MODELS", "about", "model_name", "stem", "subject"]
-
 MODELS = {"distmult": "DistMult", "complex": "ComplEx"}
+
+Key = tuple[str, str, int]  # graph, model, dimension
+
+
+def key_of(document: Document) -> Key:
+    """What a document is of."""
+    return document["graph"], document["model"], document["dim"]
 
 
 def model_name(model: str) -> str:
@@ -21,9 +26,9 @@ def subject(graph: str, model: str, dim: int | None) -> str:
 
 def about(document: Document) -> str:
     """What a document is about: its graph, model and dimension."""
-    return subject(document["graph"], document["model"], document["dim"])
+    return subject(*key_of(document))
 
 
 def stem(document: Document) -> str:
     """The same in names of files."""
-    return f"{document['graph']}-{document['model']}-{document['dim']}"
+    return "-".join(map(str, key_of(document)))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["calibration_figure", "cost_figure", "frequency_figure", "slope_figure"]
 
 MODE_COLOURS = {"point": GREEN, "mean": ORANGE, "bayes": BLUE, "blend": PURPLE}
 FEW = 10  # a share of fewer questions than this is no point of a curve

@@ -11,8 +11,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-__all__ = ["Figure", "Published", "SharedStrength", "published"]
-
 FILE = "published.toml"
 COMPLEX = ("complex",)  # scores whose dimension is that of the published strengths; others have half as many
 

@@ -1,31 +1,35 @@
-"""Table 1 of the paper with our figures beside the published ones, from the JSON files of cells."""
+"""Tables of cells: Table 1 of the paper with our figures, all cells, and short ones for the page and the README."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from evidence.cells import PAPER_GRAPHS, read_cells
-from evidence.documents import Document, write_text
-from evidence.naming import MODELS, model_name, subject
+from evidence.cells import PAPER_GRAPHS
+from evidence.documents import Document
+from evidence.fits import SETTLED
+from evidence.naming import MODELS, about, key_of, model_name, subject
 from evidence.published import Figure, published
-from evidence.rows import CHOSEN, LABELS, Row, rows_of
-from evidence.settled import complete, settled_table
-from evidence.tables import Table, html_page, mean_and_spread
-from kgem.errors import InputError
-
-__all__ = ["aims", "details", "table1", "write_tables"]
+from evidence.rows import AUTO, CHOSEN, LABELS, SINGLE, Row, rows_of
+from evidence.tables import Table, bold, mean_and_spread
 
 AUTO_MARK = "†"  # an asterisk would be taken for bold
 NOT_RUN = "not run"
+FEWEST_TRIALS = 12  # of a search that a fit is held against
+SIZES = {"kbc": "same K", "libkge": "K not given"}  # what is known of the size of published models
+
+
+def all_tables(documents: Sequence[Document]) -> list[Table]:
+    """Everything that there is to say of cells one by one."""
+    made = [*table1(documents), aims(documents), details(documents), settled(documents)]
+    return [table for table in made if table.rows]
 
 
 def table1(documents: Sequence[Document]) -> list[Table]:
     """The paper's table on its graphs, and the same on others: MRR / Hits@10 on test."""
     rows = rows_of(documents)
-    graphs = sorted({row.graph for row in rows})
+    graphs = sorted({row.key[0] for row in rows})
     parts = {
         "Table 1": [graph for graph in PAPER_GRAPHS if graph in graphs],
         "Other graphs": [graph for graph in graphs if graph not in PAPER_GRAPHS],
@@ -35,55 +39,46 @@ def table1(documents: Sequence[Document]) -> list[Table]:
 
 def _results(title: str, graphs: Sequence[str], rows: Sequence[Row]) -> Table:
     """Rows by model: what is published for these graphs, then ours by dimension; the best on validation is bold."""
-    lines: list[list[str]] = []
-    bold: set[tuple[int, int]] = set()
-    for model in _models(rows):
-        lines += [_published_line(each, graphs) for each in _published_rows(model, graphs)]
-        mine = [row for row in rows if row.model == model and row.graph in graphs and not row.repeats]
-        for dim in sorted({row.dim for row in mine}):
-            block = [row for row in mine if row.dim == dim]
-            best = {graph: _best_name(block, graph) for graph in graphs}
+    lines: list[dict[str, str]] = []
+    models = {row.key[1] for row in rows}
+    for model in [*(each for each in MODELS if each in models), *sorted(models - MODELS.keys())]:
+        lines += _published_lines(model, graphs)
+        mine = [row for row in rows if row.key[1] == model and row.key[0] in graphs and not row.repeats]
+        for dim in sorted({row.key[2] for row in mine}):
+            block = [row for row in mine if row.key[2] == dim]
+            best = [_best(block, graph) for graph in graphs]
             for name in dict.fromkeys(row.name for label in LABELS.values() for row in block if row.label == label):
-                found = {row.graph: row for row in block if row.name == name}
-                bold |= {(len(lines), 3 + j) for j, graph in enumerate(graphs) if best[graph] == name}
-                cells = [_figures(found[graph]) + _mark(found[graph]) if graph in found else "" for graph in graphs]
-                lines.append([model_name(model), str(dim), f"kgem, {name}", *cells])
+                found = {row.key[0]: row for row in block if row.name == name}
+                cells = {each: bold(_figures(row) + _mark(row), row in best) for each, row in found.items()}
+                what = {"model": model_name(model), "K": str(dim), "who": f"kgem, {name}"}
+                lines.append(what | {graph: cells.get(graph, "") for graph in graphs})
     used = {figure.source for figure in published().figures if figure.graph in graphs}
-    notes = [
+    note = (
         "MRR / Hits@10 on test, filtered, pessimistic ties; over several seeds mean ± standard deviation, and in "
         f"brackets how many. Bold: our best on validation at that model and K. {AUTO_MARK}: the mode that the fit "
-        f"chose on validation (auto), {AUTO_MARK} 2/3 if two of three seeds did; only then auto has a row of its own."
-    ]
-    notes += ["A blend asks two models of dimension K together: twice the numbers. All other rows have one."]
-    notes += [f"{source}: {text}." for source, text in published().sources.items() if source in used]
-    return Table(title, ["model", "K", "who", *graphs], lines, 3, frozenset(bold), notes)
+        f"chose on validation (auto), {AUTO_MARK} 2/3 if two of three seeds did; only then auto has a row of its own. "
+        "A blend asks two models of dimension K together: twice the numbers. All other rows have one. "
+    )
+    sources = (f"{source}: {text}." for source, text in published().sources.items() if source in used)
+    return Table(title, lines, 3, note + " ".join(sources))
 
 
-def _models(rows: Sequence[Row]) -> list[str]:
-    found = {row.model for row in rows}
-    return [model for model in MODELS if model in found] + sorted(found - MODELS.keys())
-
-
-def _published_rows(model: str, graphs: Sequence[str]) -> Iterator[list[Figure]]:
-    """The figures of one line each: the same source, author and dimension."""
-    lines: dict[tuple[Any, ...], list[Figure]] = {}
+def _published_lines(model: str, graphs: Sequence[str]) -> Iterator[dict[str, str]]:
+    """A line for each source, author and dimension."""
+    lines: dict[tuple[Any, ...], dict[str, str]] = {}
     for figure in published().figures:
         if figure.model == model and figure.graph in graphs:
-            lines.setdefault((figure.source, figure.who, figure.dim), []).append(figure)
-    yield from lines.values()
+            found = lines.setdefault((figure.source, figure.who, figure.dim), {})
+            found[figure.graph] = figure.text
+    for (source, who, dim), found in lines.items():
+        what = {"model": model_name(model), "K": "" if dim is None else str(dim), "who": f"{who} ({source})"}
+        yield what | {graph: found.get(graph, "") for graph in graphs}
 
 
-def _published_line(figures: Sequence[Figure], graphs: Sequence[str]) -> list[str]:
-    first = figures[0]
-    found = {figure.graph: figure.text for figure in figures}
-    dim = "" if first.dim is None else str(first.dim)
-    return [model_name(first.model), dim, f"{first.who} ({first.source})", *(found.get(graph, "") for graph in graphs)]
-
-
-def _best_name(rows: Sequence[Row], graph: str) -> str | None:
+def _best(rows: Sequence[Row], graph: str) -> Row | None:
     """Whose mean MRR on validation is highest: a choice on test would flatter."""
-    others = [row for row in rows if row.graph == graph and row.label not in CHOSEN]
-    return max(others, key=lambda row: row.mean("mrr", "valid")).name if others else None
+    others = [row for row in rows if row.key[0] == graph and row.label not in CHOSEN]
+    return max(others, key=lambda row: row.mean("mrr", "valid"), default=None)
 
 
 def _figures(row: Row) -> str:
@@ -98,74 +93,163 @@ def _mark(row: Row) -> str:
     return f" {AUTO_MARK}" if row.n_auto == len(row.seeds) else f" {AUTO_MARK} {row.n_auto}/{len(row.seeds)}"
 
 
-def aims(documents: Sequence[Document]) -> Table | None:
-    """Whether a fit is at least as good as what we set out to reach, or is not there; None without any such fit.
+def aims(documents: Sequence[Document]) -> Table:
+    """Whether a fit is at least as good as what we set out to reach, or is not there; no rows without any such fit.
 
-    With one model of the same size, and with whatever mode the fit chose.
+    With one model of the same size, and with whatever mode the fit chose; our conventional model stands beside it.
     """
-    rows = [row for row in rows_of(documents) if row.label in CHOSEN]
-    lines: list[list[str]] = []
-    for figure in published().figures:
-        if figure.aim_dim is None:
-            continue
-        mine = [row for row in rows if (row.graph, row.model, row.dim) == (figure.graph, figure.model, figure.aim_dim)]
-        name = subject(figure.graph, figure.model, figure.aim_dim)
-        size = "no K given" if figure.dim is None else f"K = {figure.dim}"
-        wanted = [f"{figure.who}, {size}", figure.text]
-        for settings in dict.fromkeys(row.settings for row in mine):
-            found = {row.label: row for row in mine if row.settings == settings}
-            cells = [cell for label in CHOSEN for cell in (_figures(found[label]), _met(found[label], figure))]
-            lines.append([f"{name} [{settings}]" if settings else name, *wanted, *cells])
-        if not mine:
-            lines.append([name, *wanted, NOT_RUN, "", NOT_RUN, ""])
-    missed = frozenset((i, j) for i, line in enumerate(lines) for j in (4, 6) if line[j] == "no")
-    columns = ["graph and model", "published by", "MRR / Hits@10 wanted", "ours, one model", "met", "ours, auto", "met"]
+    rows = rows_of(documents)
+    lines: list[dict[str, str]] = []
+    wanted = [figure for figure in published().figures if figure.aim_dim is not None]
+    for figure in wanted:
+        key = (figure.graph, figure.model, int(figure.aim_dim or 0))
+        mine = [row for row in rows if row.key == key]
+        given = next((_figures(row) for row in mine if row.label == LABELS["conventional", "point"]), "")
+        for settings in dict.fromkeys(row.settings for row in mine if row.label in CHOSEN) or {"": None}:
+            name = f"{subject(*key)} [{settings}]" if settings else subject(*key)
+            found = {row.label: row for row in mine if row.settings == settings and row.label in CHOSEN}
+            lines.append(
+                {
+                    "graph and model": name,
+                    "published by": f"{figure.who}, {SIZES[figure.source]}",
+                    "published": figure.text,
+                    "ours, published strength": given,
+                    "one fit, one model": _figures(found[SINGLE]) if found else NOT_RUN,
+                    "reached": _met(found[SINGLE], figure) if found else "",
+                    "one fit, `auto`": _figures(found[AUTO]) if found else NOT_RUN,
+                    "reached by `auto`": _met(found[AUTO], figure) if found else "",
+                }
+            )
     note = (
-        "Unrounded means over seeds against the published figures as they stand. Those with two decimals may have been "
-        "up to 0.005 more or less: what is closer to them than that is neither ahead nor behind."
+        "MRR / Hits@10 on test. Reached: both are at least what is published. The published strength is of ComplEx; "
+        "DistMult has that of a ComplEx with as many numbers."
     )
-    reached = any(line[3] != NOT_RUN for line in lines)
-    return Table("Wanted and reached", columns, lines, 2, missed, [note]) if reached else None
+    return Table("Published and reached", lines if any(line["reached"] for line in lines) else [], 2, note)
 
 
 def _met(row: Row, figure: Figure) -> str:
     enough = row.mean("mrr") >= float(figure.mrr) and row.mean("hits_at_10") >= float(figure.hits_at_10)
-    return "yes" if enough else "no"
+    return "yes" if enough else bold("no")
 
 
 def details(documents: Sequence[Document]) -> Table:
     """Every figure and what it cost."""
     lines = []
     rows = [row for row in rows_of(documents) if not row.repeats]
-    for row in sorted(rows, key=lambda row: (row.graph, row.model, row.dim)):
-        name = (row.name if row.trials is None else f"{row.name} ({row.trials} trials)") + _mark(row)
-        figures = [mean_and_spread(row.values(name)) for name in ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")]
-        cost = [f"{statistics.fmean(row.epochs):,.0f}", f"{statistics.fmean(row.seconds):,.0f}"]
-        valid = mean_and_spread(row.values("mrr", "valid"))
-        seeds = ", ".join(map(str, row.seeds))
-        lines.append([row.graph, model_name(row.model), name, str(row.dim), seeds, valid, *figures, *cost])
-    columns = ["graph", "model", "variant", "K", "seeds", "valid MRR", "MRR", "Hits@1", "Hits@3", "Hits@10"]
-    notes = [
+    names = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3", "Hits@10": "hits_at_10"}
+    for row in sorted(rows, key=lambda row: row.key):
+        epochs = [sum(cell["epochs"].values()) for cell in row.cells]
+        lines.append(
+            {
+                "graph and model": subject(*row.key),
+                "variant": (row.name if row.trials is None else f"{row.name} ({row.trials} trials)") + _mark(row),
+                "seeds": ", ".join(map(str, row.seeds)),
+                "valid MRR": mean_and_spread(row.values("mrr", "valid")),
+                **{name: mean_and_spread(row.values(key)) for name, key in names.items()},
+                "epochs": f"{statistics.fmean(epochs):,.0f}",
+                "seconds": f"{statistics.fmean(cell['seconds'] for cell in row.cells):,.0f}",
+            }
+        )
+    note = (
         "Epochs and seconds are means over seeds of whole fits and whole searches, all trials and races included. "
-        f"{AUTO_MARK}: what auto chose. Rows with other seeds are no pairs; pairs are in the table of search and fit."
+        f"{AUTO_MARK}: what auto chose. Rows with other seeds are no pairs; pairs are in the study of search and fit."
+    )
+    return Table("All cells", lines, 2, note)
+
+
+def settled(documents: Sequence[Document]) -> Table:
+    """What each fit chose by itself: tempering, shared strength and mix; a row per fit that says it."""
+    fits = [each for each in documents if each["variant"] == "em" and all(name in each for name in SETTLED)]
+    lines = [
+        {
+            "graph and model": about(fit),
+            "seed": str(fit["seed"]),
+            "beta": f"{fit['beta']:.3g}",
+            "shared strength": f"{fit['shared']:.3g} x {fit['config']['pretrain']['strength']:.3g}",
+            "a": f"{fit['mix'][0]:g}",
+            "c": f"{fit['mix'][1]:g}",
+            "auto": fit["mode"],
+            "collapses": str(sum(event["event"] == "collapse" for event in fit["events"])),
+        }
+        for fit in sorted(fits, key=lambda each: (key_of(each), each["seed"]))
     ]
-    return Table("All cells", [*columns, "epochs", "seconds"], lines, 3, frozenset(), notes)
+    note = (
+        "What every fit chose by itself. beta: the weight of prior and entropy in EM (1 is the paper). Shared "
+        "strength: the multiple that the race of pre-training chose, times the first guess. Re-training had the "
+        "strengths a * learned + c * shared strength * n; a = 1, c = 0 is the paper, and a = 0, c = 1 says that the "
+        "pre-trained tables were better and were kept. auto: the mode it chose."
+    )
+    return Table("What the fits settled on", lines, 1, note)
 
 
-def write_tables(results: Path) -> list[Path]:
-    """Mutates the folder: completes its cells, and writes table1.md and table1.html from them."""
-    complete(results)
-    documents = read_cells(results)
-    if not documents:
-        remedy = "run kgem reproduce table1 without --tables-only first"
-        raise InputError("there are no cells of Table 1 in this folder", where=str(results), remedy=remedy)
-    made = [*table1(documents), aims(documents), details(documents), settled_table(documents)]
-    tables = [table for table in made if table is not None]
-    lead = "Our figures beside the published ones. Made by kgem reproduce table1 from the JSON files beside this page."
-    texts = {
-        "table1.md": "\n".join([f"{lead}\n", *(table.markdown() for table in tables)]),
-        "table1.html": html_page("Table 1", lead, tables),
-    }
-    for name, text in texts.items():
-        write_text(results / name, text)
-    return [results / name for name in texts]
+# short ones
+
+
+def quality(documents: Sequence[Document]) -> Table:
+    """The README's table: for each graph one ComplEx beside a shared strength and what is published.
+
+    Of the largest dimension that has a search beside it, or the strength that was published for that size. All of a
+    row are over the seeds that they share.
+    """
+    rows = [row for row in rows_of(documents) if row.key[1] == "complex"]
+    lines: dict[str, dict[str, str]] = {}
+    order = sorted((row for row in rows if row.label == AUTO), key=lambda row: (_place(row), row.key[2]))
+    for auto in order:
+        known = [f for f in published().figures if (f.graph, f.model) == auto.key[:2] and f.source != "paper"]
+        known = [figure for figure in known if figure.dim in (auto.key[2], None)]
+        baseline = _beside(auto, rows, given=any(figure.dim for figure in known))
+        if baseline is None:
+            continue
+        seeds = [seed for seed in auto.seeds if seed in baseline.seeds]
+        single = next(row for row in rows if (row.key, row.label) == (auto.key, SINGLE) and row.cells == auto.cells)
+        how = f"{baseline.trials} trials" if baseline.trials else "its published value"
+        lines.pop(auto.key[0], None)  # a smaller dimension
+        lines[auto.key[0]] = {
+            "graph and model": subject(*auto.key),
+            "one shared strength, by search": f"{mean_and_spread(baseline.values('mrr', seeds=seeds))} ({how})",
+            "one fit": mean_and_spread(auto.values("mrr", seeds=seeds)),
+            "one model alone": mean_and_spread(single.values("mrr", seeds=seeds)),
+            "published": ", ".join(f"{figure.mrr} ({figure.source})" for figure in known),
+        }
+    return Table("Quality", list(lines.values()))
+
+
+def _place(row: Row) -> tuple[int, str]:
+    """The paper's graphs first."""
+    return (*PAPER_GRAPHS, row.key[0]).index(row.key[0]), row.key[0]
+
+
+def _beside(fit: Row, rows: Sequence[Row], *, given: bool) -> Row | None:
+    """The longest search that has a seed with a fit, if it has enough trials, or else a model with a given strength."""
+    beside = [row for row in rows if row.key == fit.key and set(row.seeds) & set(fit.seeds)]
+    searches = [row for row in beside if (row.trials or 0) >= FEWEST_TRIALS]
+    others = [row for row in beside if given and row.label == LABELS["conventional", "point"]]
+    return max(searches, key=lambda row: row.trials or 0, default=others[0] if others else None)
+
+
+def behind(documents: Sequence[Document]) -> Table:
+    """Where one model of a fit has less than one ordinary model of its size: seeds that both have."""
+    rows = rows_of(documents)
+    lines = []
+    for single in sorted((row for row in rows if row.label == SINGLE), key=_place):
+        baseline = _beside(single, rows, given=True)
+        auto = next(row for row in rows if (row.key, row.label) == (single.key, AUTO) and row.cells == single.cells)
+        if baseline is None:
+            continue
+        seeds = [seed for seed in single.seeds if seed in baseline.seeds]
+        ordinary, one, chosen = (row.values("mrr", seeds=seeds) for row in (baseline, single, auto))
+        loss = statistics.fmean(one) - statistics.fmean(ordinary)
+        if round(loss, 3) < 0:
+            lines.append(
+                {
+                    "graph and model": subject(*single.key),
+                    "shared strength": baseline.label,
+                    "seeds": str(len(seeds)),
+                    "one ordinary model": mean_and_spread(ordinary),
+                    "one fit, one model": mean_and_spread(one),
+                    "one model's loss": f"{loss:+.3f}",
+                    "one fit, `auto`": mean_and_spread(chosen),
+                }
+            )
+    note = "Test MRR. All rows in which one model of the fit has less than one ordinary model of the same K."
+    return Table("Behind one ordinary model", lines, 2, note)

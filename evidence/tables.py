@@ -1,15 +1,14 @@
-"""A table of text once, as Markdown and as HTML."""
+"""A table of text as Markdown, and figures as text: means with their spread, differences with their interval."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from kgem.report import html as page
-
-__all__ = ["Table", "gain", "half_width", "html_page", "mean_and_spread", "with_interval"]
+from evidence.documents import Document
+from kgem.errors import InputError
 
 # The 97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -17,40 +16,47 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows of text; cells in `bold` are (row, column)."""
+    """Rows of text by column; all rows have the columns of the first."""
 
     title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Mapping[str, str]]
     left: int = 1  # columns of text, before those of numbers
-    bold: frozenset[tuple[int, int]] = frozenset()
-    notes: Sequence[str] = field(default_factory=tuple)
+    note: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.rows[0]) if self.rows else []
 
     def markdown(self, level: int | None = 2) -> str:
         """With its title as a heading of this level, unless it is None."""
         lines = [] if level is None else [f"{'#' * level} {self.title}", ""]
         rule = [":--" if place < self.left else "--:" for place in range(len(self.columns))]
-        lines += [_line(self.columns), _line(rule)]
-        for i, row in enumerate(self.rows):
-            lines.append(_line(f"**{cell}**" if (i, j) in self.bold else cell for j, cell in enumerate(row)))
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+        lines += [_line(self.columns), _line(rule), *(_line(row.values()) for row in self.rows)]
+        return "\n".join([*lines, *([f"\n{self.note}"] if self.note else [])]) + "\n"
 
-    def html(self) -> str:
-        """The table and its notes."""
-        rows = [
-            [f"<b>{page.esc(cell)}</b>" if (i, j) in self.bold else page.esc(cell) for j, cell in enumerate(row)]
-            for i, row in enumerate(self.rows)
-        ]
-        return page.table(self.columns, rows, left=self.left) + "".join(page.note(page.esc(n)) for n in self.notes)
+    def cell(self, *words: str) -> str:
+        """What stands in the row whose text columns have all the words but the last, in the column of the last."""
+        *names, column = words
+        found = [row for row in self.rows if set(names) <= {row[name] for name in self.columns[: self.left]}]
+        if len(found) != 1 or column not in self.columns:
+            what = f"{len(found)} rows of the table {self.title!r} are {' | '.join(words)}"
+            raise InputError(what, remedy=f"name one row of it, and one of its columns: {', '.join(self.columns)}")
+        return found[0][column].strip("*")
 
 
-def html_page(title: str, lead: str, tables: Sequence[Table]) -> str:
-    """A page of tables that needs nothing from outside."""
-    sections = [
-        page.Section(f"t{place}", table.title, table.title, page.card(table.html()))
-        for place, table in enumerate(tables)
-    ]
-    return page.assemble_page(title, page.esc(lead), "", sections, "", wide=True)
+def bold(text: str, wanted: bool = True) -> str:
+    """A cell that stands out, if it should."""
+    return f"**{text}**" if wanted else text
+
+
+def most_seeds(documents: Iterable[Document]) -> list[Document]:
+    """Of each graph and model the document with the most seeds."""
+    found: dict[tuple[str, str], Document] = {}
+    for document in documents:
+        key = (document["graph"], document["model"])
+        if key not in found or len(document["seeds"]) > len(found[key]["seeds"]):
+            found[key] = document
+    return list(found.values())
 
 
 def mean_and_spread(values: Sequence[float], digits: int = 3) -> str:
@@ -67,17 +73,16 @@ def half_width(variance: float, n: int) -> float:
 
 
 def with_interval(mean: float, half: float | None, digits: int = 3) -> str:
-    """A difference and its interval, if it has one."""
+    """A difference and its interval, if it has one; bold where that excludes zero."""
     told = "" if half is None else f" ({mean - half:+.{digits}f} to {mean + half:+.{digits}f})"
-    return f"{mean:+.{digits}f}{told}"
+    return bold(f"{mean:+.{digits}f}{told}", half is not None and abs(mean) > half)
 
 
-def gain(before: Sequence[float], after: Sequence[float]) -> tuple[str, bool]:
-    """The mean difference of pairs with its 95 % interval if there are several, and whether that excludes zero."""
+def gain(before: Sequence[float], after: Sequence[float]) -> str:
+    """The mean difference of pairs, with its 95 % interval if there are several."""
     gains = [one - other for one, other in zip(after, before, strict=True)]
-    mean, n = statistics.fmean(gains), len(gains)
-    half = half_width(statistics.variance(gains) / n, n) if n > 1 else None
-    return with_interval(mean, half), half is not None and abs(mean) > half
+    n = len(gains)
+    return with_interval(statistics.fmean(gains), half_width(statistics.variance(gains) / n, n) if n > 1 else None)
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ NOT_RUN = {
     "git clone": "needs the network",
     ". .venv/bin/activate": "the tests have an environment",
     "python -m bench": "takes minutes",
+    "python -m evidence": "takes minutes; make evidence-check tests it",
     "kgem data fetch umls": "needs the network; tests/data/test_catalog.py covers it",
     "kgem serve": "does not end by itself",
 }

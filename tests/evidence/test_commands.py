@@ -1,4 +1,4 @@
-"""`kgem reproduce` as a person uses it: cells are made once, kept, gone on with; wrong input ends with a remedy."""
+"""`python -m evidence` as a person uses it: cells are made once, kept, gone on with; wrong input ends with a remedy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from kgem.runs.run import Run
 from kgem.train.search import STRENGTHS
 from obvious import random_graph
 
-Kgem = Callable[..., tuple[int, str, str]]
+Evidence = Callable[..., tuple[int, str, str]]
 SHORT = ("pretrain.epochs=2", "em.epochs=1", "retrain.epochs=1", "retrain.trial_epochs=1", "pretrain.trial_epochs=1")
-WORDS = ["--dim", "3", "--model", "complex", "--trials", "2", "--threads", "1"]
+WORDS = ["--dim", "3", "--model", "complex", "--threads", "1"]
 WORDS += [word for setting in SHORT for word in ("--set", setting)]
+TRIALS = ["--trials", "2"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,75 +33,72 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_cells_are_made_kept_and_put_into_tables(kgem: Kgem, here: Path) -> None:
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0", "1", "--force")
+def test_cells_are_made_kept_and_put_into_tables(evidence: Evidence, here: Path) -> None:
+    words = ["table1", "--data", "tiny", *WORDS, *TRIALS]
+    code, out, err = evidence(*words, "--seeds", "0", "1", "--force")
     assert code == 0, err
-    assert "cell 1 of 6 (0 done): tiny, complex, K = 3, conventional, seed 0" in err
-    assert "left for all" in err and "trial 2 of 2" in err
-    assert "kgem, after EM" in out and "All cells" not in out
-    files = sorted(path.name for path in (here / "results/table1").iterdir())
+    assert "cell 1 of 6 to make: tiny, complex, K = 3, conventional, seed 0" in err and "trial 2 of 2" in err
+    assert "kgem, after EM" in out
     names = [f"tiny-complex-3-{variant}-{seed}" for variant in ("conventional", "em", "search") for seed in (0, 1)]
-    assert files == ["table1.html", "table1.md", *(f"{name}.json" for name in names)]
+    assert sorted(path.name for path in (here / "results/table1").iterdir()) == [f"{name}.json" for name in names]
     assert sorted(path.name for path in (here / "runs/table1").iterdir()) == names
     one = json.loads((here / "results/table1/tiny-complex-3-em-1.json").read_text())
-    before = "kgem reproduce table1 --data tiny --model complex --dim 3 --variants em --seeds 1 --set pretrain.epochs=2"
-    assert one["command"].startswith(before)
-    code, again, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--seeds", "0,1")
-    assert code == 0 and "cell" not in err.split("tables:")[0] and again == out
-    code, again, err = kgem("reproduce", "table1", "--tables-only")
-    assert code == 0 and again == out
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--set", "em.beta=0.3")
+    before = "python -m evidence table1 --data tiny --model complex --dim 3 --variants em --seeds 1 --set "
+    assert one["command"].startswith(before) and one["config"]["pretrain"]["epochs"] == 2
+    code, again, err = evidence(*words, "--seeds", "0", "1")
+    assert code == 0 and "cell" not in err and again == out
+    code, out, err = evidence(*words, "--variants", "em", "--set", "em.beta=0.3")
     assert code == 0 and "other settings made it (em.beta)" in err
     assert "after EM" in out and "conventional" not in out, "only what was asked for is shown"
-    assert "one given strength" in (here / "results/table1/table1.md").read_text(), "all of it is written"
 
 
 def test_a_stopped_command_goes_on_when_it_is_given_again(
-    kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch
+    evidence: Evidence, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em"]
+    words = ["table1", "--data", "tiny", *WORDS, *TRIALS, "--variants", "em"]
     with monkeypatch.context() as patch:
         patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
-        code, _, err = kgem(*words)
+        code, _, err = evidence(*words)
     assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again" in err
     assert not (here / "results").exists()
     with Run.open(here / "runs/table1/tiny-complex-3-em-0") as run:
         assert len(run.records) == 1
-    assert kgem(*words)[0] == 0
+    assert evidence(*words)[0] == 0
     stopped = json.loads((here / "results/table1/tiny-complex-3-em-0.json").read_text())
-    assert kgem(*words, "--out", "other", "--results", "others")[0] == 0
+    assert evidence(*words, "--out", "other", "--cells", "others")[0] == 0
     whole = json.loads((here / "others/tiny-complex-3-em-0.json").read_text())
     assert stopped["metrics"] == whole["metrics"] and stopped["epochs"] == whole["epochs"]
 
 
 @pytest.mark.parametrize("variant", ["em", "search"])
 def test_a_stopped_command_that_makes_cells_anew_goes_on_without_force(
-    variant: str, kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch
+    variant: str, evidence: Evidence, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", variant, "--seeds=0", "1"]
-    assert kgem(*words)[0] == 0
+    words = ["table1", "--data", "tiny", *WORDS, *TRIALS, "--variants", variant, "--seeds", "0", "1"]
+    assert evidence(*words)[0] == 0
     first, second = (here / f"results/table1/tiny-complex-3-{variant}-{seed}.json" for seed in (0, 1))
     first.write_text(first.read_text().replace('"mode": "', '"mode": "stale '))
     with monkeypatch.context() as patch:
         patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
-        code, _, err = kgem(*words, "--force")
+        code, _, err = evidence(*words, "--force")
     assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again without --force" in err
     assert not first.exists() and not second.exists(), "all of them are to be made anew"
-    code, _, err = kgem(*words)
+    code, _, err = evidence(*words)
     assert code == 0, err
     assert "stale" not in first.read_text() and second.exists()
-    assert kgem(*words, "--out", "whole", "--results", "wholes")[0] == 0
+    assert evidence(*words, "--out", "whole", "--cells", "wholes")[0] == 0
     stopped, whole = (json.loads(path.read_text()) for path in (first, here / "wholes" / first.name))
     assert stopped["metrics"] == whole["metrics"] and stopped["epochs"] == whole["epochs"]
 
 
-def test_quiet_means_the_result_alone(kgem: Kgem, here: Path) -> None:
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "-q")
-    assert code == 0 and "after EM" in out
-    assert err.splitlines() == ["tables: results/table1/table1.md, results/table1/table1.html"]
+def test_quiet_means_the_result_alone(evidence: Evidence, here: Path) -> None:
+    code, out, err = evidence("table1", "--data", "tiny", *WORDS, *TRIALS, "-q")
+    assert code == 0 and "after EM" in out and not err
 
 
-def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_fails_does_not_stop_the_others(
+    evidence: Evidence, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from kgem.errors import Collapsed
     from kgem.train.phases import ThreePhases
 
@@ -111,7 +109,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monk
 
     real = ThreePhases._retrain
     monkeypatch.setattr(ThreePhases, "_retrain", collapse)
-    code, out, err = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "conventional")
+    code, out, err = evidence("table1", "--data", "tiny", *WORDS, *TRIALS, "--variants", "em", "conventional")
     assert code == 1 and "conventional" in out and "after EM" not in out
     assert "q fell back to the prior" in err and "1 of 2 cells failed: tiny-complex-3-em-0" in err
 
@@ -121,35 +119,32 @@ def test_a_cell_that_fails_does_not_stop_the_others(kgem: Kgem, here: Path, monk
     [
         (["--data", "nowhere"], "nowhere"),
         (["--data", "tiny", "--model", "nothing"], "nothing"),
-        (["--data", "tiny", "--variants", "best"], "one of conventional, em, search"),
+        (["--data", "tiny", "--variants", "best"], "one of conventional, search, em"),
         (["--data", "tiny", "--seeds", "one"], "--seeds"),
         (["--data", "tiny", "--dim", "0"], "whole numbers from 1"),
         (["--data", "tiny", "--model", "complex", "distmult", "cp", "--dim", "3", "4"], "one for each"),
         (["--data", "tiny", "--set", "em.nothing=1"], "em.nothing"),
         (["--data", "tiny", "--time-budget", "soon"], "20m"),
         (["--data", "tiny", "--strengths", "1", "0.1", "--dim", "2"], "0 < low <= high"),
-        (["--tables-only"], "no cells of Table 1"),
-        (["--tables-only", "--results", "tiny/train.tsv"], "is a file"),
-        (["--tables-only", "--data", "tiny"], "--tables-only writes the tables of all cells"),
         (["tiny"], "tiny"),
     ],
 )
-def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, kgem: Kgem) -> None:
-    code, out, err = kgem("reproduce", "table1", *words)
+def test_wrong_input_ends_with_2_and_what_to_do(words: list[str], said: str, evidence: Evidence) -> None:
+    code, out, err = evidence("table1", *words)
     assert code == 2 and not out
     assert said in err
     assert not Path("runs").exists(), "nothing was begun"
 
 
-def test_commands_and_engine_search_the_same_range() -> None:
+def test_the_command_line_and_the_engine_search_the_same_range() -> None:
     assert RANGE == STRENGTHS
 
 
-def test_a_search_is_made_longer_but_not_with_other_settings(kgem: Kgem, here: Path) -> None:
+def test_a_search_is_made_longer_but_not_with_other_settings(evidence: Evidence, here: Path) -> None:
     path = here / "results/table1/tiny-complex-3-search-0.json"
 
     def search(*words: str) -> tuple[int, str, dict[str, Any]]:
-        told = kgem("reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "search", *words)
+        told = evidence("table1", "--data", "tiny", *WORDS, *TRIALS, "--variants", "search", *words)
         return told[0], told[2], json.loads(path.read_text())
 
     short = search()[2]
@@ -168,158 +163,131 @@ def test_a_search_is_made_longer_but_not_with_other_settings(kgem: Kgem, here: P
         assert f"cannot be made longer: other settings made it ({said})" in err
 
 
-def test_the_command_of_a_comparison_is_that_of_its_cells(kgem: Kgem, here: Path) -> None:
-    words = ["reproduce", "search", "--data", "tiny", *WORDS, "-q"]
-    assert kgem(*words, "--trials", "3", "--time-budget", "20m")[0] == 0
+def test_a_study_makes_the_cells_that_are_missing_and_keeps_the_others(evidence: Evidence, here: Path) -> None:
+    words = ["search", "--data", "tiny", *WORDS, "-q"]
+    assert evidence(*words, "--trials", "3", "--time-budget", "20m")[0] == 0
     path = here / "results/search/tiny-complex-3.json"
     made = json.loads(path.read_text())
-    settings = " ".join(f"--set {setting}" for setting in SHORT) + " --time-budget 20m --threads 1"
-    call = "kgem reproduce search --data tiny --model complex --dim 3 --seeds 0"
-    assert made["command"] == f"{call} --trials 3 --strengths 0.001 1 {settings}"
-    code, _, err = kgem(*words, "--strengths", "0.01", "1", "--set", "em.beta=0.3")
+    assert made["command"] == "python -m evidence search --data tiny --model complex --dim 3 --seeds 0"
+    assert [each["cell"] for each in made["sources"]] == ["tiny-complex-3-search-0", "tiny-complex-3-em-0"]
+    cell = json.loads((here / "results/table1/tiny-complex-3-search-0.json").read_text())
+    assert cell["config"]["run"]["time_budget"] == 400.0 and cell["strengths"] == [0.001, 1.0] and cell["seed"] == 0
+    assert " --trials 3 --strengths 0.001 1 " in cell["command"] and "--time-budget 20m" in cell["command"]
+    code, _, err = evidence(*words, "--trials", "2", "--strengths", "0.01", "1", "--set", "em.beta=0.3")
     assert code == 0 and "other settings made it" in err
-    assert json.loads(path.read_text())["command"] == made["command"]
-    assert kgem(*words, "--variants", "em")[0] == 2, "a search has no variants"
-    one = [word for word in words if word not in ("--threads", "1")]
-    assert kgem(*one, "--threads", "2", "--seeds", "0", "1", "--trials", "3", "--time-budget", "20m")[0] == 0
-    call = "kgem reproduce search --data tiny --model complex --dim 3 --seeds 0 1"
-    both = f"{call} --trials 3 --strengths 0.001 1 {settings.removesuffix(' --threads 1')}"
-    assert json.loads(path.read_text())["command"] == both, "seeds on one thread and on two"
-    call = call.removesuffix(" 1")
-    em = ["reproduce", "table1", "--data", "tiny", *WORDS, "--variants", "em", "--force", "--set", "em.beta=0.3"]
-    assert kgem(*em, "--time-budget", "20m")[0] == 0
-    assert kgem(*words)[0] == 0
-    first, second, last = json.loads(path.read_text())["command"].split(" && ")
-    assert "--variants search --seeds 0 --trials 3 " in first and "--variants em" in second and "em.beta=0.3" in second
-    assert last == f"{call} --trials 3 --strengths 0.001 1"
+    assert json.loads(path.read_text())["seeds"] == made["seeds"], "of the cells that are there"
+    assert evidence(*words, "--variants", "em")[0] == 2, "a search has no variants"
 
 
-def test_a_path_with_a_space_is_one_graph(kgem: Kgem, here: Path) -> None:
+def test_a_path_with_a_space_is_one_graph(evidence: Evidence, here: Path) -> None:
     (here / "tiny").rename(here / "my graph")
-    words = [*WORDS, "--variants", "conventional", "em"]
-    code, _, err = kgem("reproduce", "table1", "--data", "my graph", *words)
+    code, _, err = evidence("table1", "--data", "my graph", *WORDS, "--variants", "conventional", "em")
     assert code == 0, err
     cell = json.loads((here / "results/table1/my-graph-complex-3-em-0.json").read_text())
     assert "--data 'my graph' --model" in cell["command"]
-    assert kgem("reproduce", "calibration", "--data", "my graph", "-q")[0] == 0
+    assert evidence("calibration", "--data", "my graph", "-q")[0] == 0
     (here / "my graph").rename(here / "elsewhere")
-    assert kgem("reproduce", "frequency", "--data", "my graph")[0] == 0
-    assert kgem("reproduce", "table1", "--data", "elsewhere", *WORDS, "--variants", "conventional")[0] == 0
+    assert evidence("frequency", "--data", "my graph")[0] == 0
+    assert evidence("table1", "--data", "elsewhere", *WORDS, "--variants", "conventional")[0] == 0
     for name, said in {"frequency": "has no fit with a search", "calibration": "has no fit"}.items():
-        code, _, err = kgem("reproduce", name, "--data", "my graph", "elsewhere")
+        code, _, err = evidence(name, "--data", "my graph", "elsewhere")
         assert code == 2 and f"'elsewhere' {said}" in err
-    code, _, err = kgem("reproduce", "table1", "--data", "elsewhere nowhere", *words)
-    assert code == 2 and "nowhere" in err and "elsewhere nowhere" not in err, "a list in one word is still a list"
 
 
-def test_search_frequency_calibration_and_page_from_the_same_cells(kgem: Kgem, here: Path) -> None:
-    code, out, err = kgem("reproduce", "search", "--data", "tiny", *WORDS, "-q")
+def test_search_frequency_calibration_and_page_from_the_same_cells(evidence: Evidence, here: Path) -> None:
+    code, out, err = evidence("search", "--data", "tiny", *WORDS, *TRIALS, "-q")
     assert code == 0, err
     assert "search, 2 trials" in out and "one kgem fit" in out
-    code, _, err = kgem("reproduce", "search", "--data", "tiny", *WORDS, "-q")
+    code, _, err = evidence("search", "--data", "tiny", *WORDS, *TRIALS, "-q")
     assert code == 0 and "cell" not in err, "both cells are there"
     for name in ("frequency", "calibration"):
-        code, out, err = kgem("reproduce", name, "--data", "tiny", "--seeds", "0")
+        code, out, err = evidence(name, "--data", "tiny", "--seeds", "0")
         assert code == 0, err
         assert "tiny, ComplEx, K = 3" in out
         for words in (["--data", "tiny", "typo"], ["--model", "complex", "cp"], ["--seeds", "0", "7"]):
-            code, out, err = kgem("reproduce", name, *words)
+            code, out, err = evidence(name, *words)
             assert code == 2 and not out and f"'{words[-1]}' has no cells" in err
-    endings = {path.name for path in (here / "results").glob("*/*") if path.parent.name != "table1"}
-    assert endings == {
-        *(f"tiny-complex-3{end}" for end in (".json", ".svg", ".png", "-strengths.png")),
-        *(f"tiny-complex-3-0{end}" for end in (".json", ".svg", ".png")),
+    made = {str(path.relative_to(here / "results")) for path in (here / "results").glob("*/*")}
+    assert {path for path in made if "table1" not in path} == {
+        *("search/tiny-complex-3.json", "frequency/tiny-complex-3.json", "calibration/tiny-complex-3-0.json")
     }
-    (here / "page.in").write_text("Ours.\n\n{{search}}\n\n{{strengths}}\n")
-    (here / "pictures").mkdir()
-    (here / "pictures/results-old.svg").touch()
-    (here / "pictures/other.svg").touch()
+    (here / "docs/images").mkdir(parents=True)
+    (here / "docs/results.md.in").write_text("Ours.\n\n{{table doubt}}\n\n{{picture search tiny-complex-3}}\n")
+    (here / "docs/images/results-old.svg").touch()
+    (here / "docs/images/other.svg").touch()
     (here / "README.md").write_text("<!-- results begin -->\n<!-- results end -->\n")
-    page = ["reproduce", "page", "--template", "page.in", "--out", "docs/page.md", "--images", "pictures"]
-    code, _, err = kgem(*page, "--results", "typo")
+    code, _, err = evidence("page", "--results", "typo")
     assert code == 2 and "no results in this folder" in err
-    assert (here / "pictures/results-old.svg").exists() and not (here / "docs").exists(), "nothing was touched"
-    code, _, err = kgem(*page)
+    assert (here / "docs/images/results-old.svg").exists() and not (here / "docs/results.md").exists()
+    code, _, err = evidence("page")
     assert code == 0, err
-    assert "| test MRR |" in (here / "README.md").read_text()
-    text = (here / "docs/page.md").read_text()
-    assert text.startswith("Ours.") and "(../pictures/results-search-tiny-complex-3.svg)" in text
-    drawn = {"other.svg", "results-search-tiny-complex-3.svg", "results-strengths-tiny-complex-3.png"}
-    assert {path.name for path in (here / "pictures").iterdir()} == drawn
-    cell = here / "results/table1/tiny-complex-3-search-0.json"
-    cell.write_text(cell.read_text().replace('"seed": 0', '"seed": 0, "more": 1', 1))
-    code, _, err = kgem(*page)
-    assert code == 2 and "has changed since" in err and "make it again: kgem reproduce" in err
+    assert "| :-- |" in (here / "README.md").read_text() or "README.md: its table" in err
+    text = (here / "docs/results.md").read_text()
+    assert text.startswith("Ours.") and "(images/results-search-tiny-complex-3.svg)" in text
+    assert {path.name for path in (here / "docs/images").iterdir()} == {
+        "other.svg",
+        "results-search-tiny-complex-3.svg",
+        "results-frequency-tiny-complex-3.svg",
+        "results-strengths-tiny-complex-3.png",
+        "results-calibration-tiny-complex-3-0.svg",
+    }
+    assert "tiny, ComplEx, K = 3" in (here / "docs/results/search.md").read_text()
     (here / "runs").rename(here / "moved")
-    code, _, err = kgem("reproduce", "calibration")
+    code, _, err = evidence("calibration")
     assert code == 2 and "the run of tiny-complex-3-em-0 is not there" in err and "--force" in err
 
 
-def test_two_models_beside_a_blend(kgem: Kgem, here: Path) -> None:
-    table = ["reproduce", "table1", "--data", "tiny", *WORDS, "-q"]
-    assert kgem(*table, "--variants", "em", "conventional")[0] == 0
-    code, _, err = kgem("reproduce", "together")
-    assert code == 2 and "no fit has two searches or two conventional models" in err and "--seeds 0 1" in err
-    assert kgem(*table, "--variants", "conventional", "--seeds", "1")[0] == 0
-    code, out, err = kgem("reproduce", "together", "--data", "tiny")
+def test_two_models_beside_a_blend(evidence: Evidence, here: Path) -> None:
+    table = ["table1", "--data", "tiny", *WORDS, "-q", "--variants"]
+    assert evidence(*table, "em", "conventional")[0] == 0
+    code, _, err = evidence("pairs")
+    assert code == 2 and "no fit with two searches or two conventional models beside it" in err
+    assert evidence(*table, "conventional", "--seeds", "1")[0] == 0
+    code, out, err = evidence("pairs", "--data", "tiny")
     assert code == 0, err
-    assert (
-        "conventional, one given strength | 0, 1; 0 |" in out and err.strip() == "results/together/tiny-complex-3.json"
-    )
+    assert "conventional, one given strength | 0, 1; 0 |" in out
+    assert err.strip() == "results/together/tiny-complex-3.json"
     command = json.loads((here / "results/together/tiny-complex-3.json").read_text())["command"]
-    assert command == "kgem reproduce together --data tiny --model complex --dim 3 --seeds 0 1"
-    assert kgem(*command.split()[1:], "-q")[:2] == (0, out)
+    assert command == "python -m evidence pairs --data tiny --model complex --dim 3 --seeds 0 1"
+    assert evidence(*command.split()[3:], "-q")[:2] == (0, out)
 
 
-def test_the_start_and_the_strengths_of_re_training_apart(kgem: Kgem, here: Path) -> None:
-    call = ["reproduce", "apart", "--data", "tiny", *[word for word in WORDS if word not in ("--trials", "2")]]
-    code, out, err = kgem(*call, "--seeds", "0", "1", "-q")
+def test_a_fit_and_its_controls(evidence: Evidence, here: Path) -> None:
+    call = ["ablation", "--data", "tiny", *WORDS]
+    code, out, err = evidence(*call, "--seeds", "0", "1", "-q")
     assert code == 0, err
     assert "| tiny, ComplEx, K = 3 | re-trained model alone | 0, 1 |" in out
     document = json.loads((here / "results/apart/tiny-complex-3.json").read_text())
     arms: dict[str, dict[str, Any]] = {}
-    for arm in ("fit", "ordinary", "fresh", "warm"):
-        folder = "results/table1" if arm == "fit" else f"runs/apart/{arm}"
-        cell = json.loads((here / folder / "tiny-complex-3-em-1.json").read_text())
-        arms[arm] = cell
+    for arm, variant in {"fit": "em", "ordinary": "ordinary", "fresh": "fresh", "warm": "warm"}.items():
+        arms[arm] = json.loads((here / f"results/table1/tiny-complex-3-{variant}-1.json").read_text())
         kept, modes = document[arm][1], {"ordinary": ("point",), "fresh": ("blend",)}.get(arm, ("point", "blend"))
         assert kept["seed"] == 1 and set(kept) == {"seed", "mix", *modes}
-        assert all(kept[mode]["test"]["mrr"] == cell["metrics"][mode]["test"]["mrr"] for mode in modes)
-    assert arms["fresh"]["mix"][0] == arms["warm"]["mix"][0] == 0.0, "nothing of the learned strengths"
-    assert arms["ordinary"]["epochs"] == arms["fit"]["epochs"] | {"em": 0, "retrain": 0}
-    assert (
-        arms["fresh"]["config"]["retrain"]["start"] == "fresh" and arms["warm"]["config"]["retrain"]["start"] == "warm"
-    )
-    means = [arm["metrics"]["mean"]["test"]["mrr"] for name, arm in arms.items() if name != "ordinary"]
-    assert means == [means[0]] * 3, "the same fit up to the end of EM"
-    code, again, err = kgem(*document["command"].split()[1:], "-q")
-    assert (code, again) == (0, out) and "runs/apart" not in err
-    other = ["--set", "em.initial_std=0.17"]
+        assert all(kept[mode]["test"]["mrr"] == arms[arm]["metrics"][mode]["test"]["mrr"] for mode in modes)
+    assert len(document["sources"]) == 8
+    code, again, err = evidence(*call, "--seeds", "0", "1", "-q")
+    assert (code, again) == (0, out)
+    (here / "results/table1/tiny-complex-3-em-0.json").unlink()
     made = (here / "results/apart/tiny-complex-3.json").read_text()
-    code, out_of_others, err = kgem(*call, "--controls", "runs/others", *other, "-q")
-    assert code == 2 and "its control 'fresh' differ in em.initial_std" in err and "--force" in err
-    code, _, err = kgem(*call, "--controls", "runs/cold", "--set", "retrain.start=fresh", "-q")
-    assert code == 2 and "its control 'warm' differ in retrain.start" in err
-    assert not out_of_others and (here / "results/apart/tiny-complex-3.json").read_text() == made
-    (here / "page.in").write_text("{{apart}}\n\n{{sources}}\n")
-    assert kgem("reproduce", "page", "--template", "page.in", "--out", "page.md", "--images", ".")[0] == 0
-    assert out.splitlines()[2] in (here / "page.md").read_text()
-    assert "`runs/apart/warm/tiny-complex-3-em-1`" in (here / "page.md").read_text()
+    other = ["--set", "em.initial_std=0.17", "--out", "runs/others", "-q"]
+    code, nothing, err = evidence(*call, *other)
+    assert code == 2 and "differ in em.initial_std" in err and "--force" in err
+    assert not nothing and (here / "results/apart/tiny-complex-3.json").read_text() == made
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["apart"], "no graph is named"),
+        (["ablation"], "no graph is named"),
         (["search"], "no graph is named"),
         (["search", "--data", "nowhere"], "nowhere"),
         (["frequency"], "no such cells"),
         (["calibration", "--data", "tiny"], "no such cells"),
-        (["together"], "no such cells"),
-        (["page"], "--template"),
+        (["pairs"], "no such cells"),
+        (["page"], "results.md.in"),
     ],
 )
-def test_evidence_that_cannot_be_had(words: list[str], said: str, kgem: Kgem) -> None:
-    code, out, err = kgem("reproduce", *words)
+def test_evidence_that_cannot_be_had(words: list[str], said: str, evidence: Evidence) -> None:
+    code, out, err = evidence(*words)
     assert code == 2 and not out
     assert said in err

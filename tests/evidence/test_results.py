@@ -1,68 +1,72 @@
-"""docs/results.md is what the generator makes of results/, and every picture in it is there."""
+"""docs/results.md, the pages below it and the README's table are what the JSON files under results/ give."""
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from evidence.cells import read_cells
-from evidence.readme import BEGIN, END, with_quality
-from evidence.results_page import FOLDERS, results_page
 
-ROOT = Path(__file__).parents[1]
-TEMPLATE, PAGE = ROOT / "docs" / "results.md.in", ROOT / "docs" / "results.md"
-AGAIN = "write it anew: kgem reproduce page"
+from evidence.page import BEGIN, END, Pages, between_marks, make_pages, read_results
 
-
-def listed() -> set[str]:
-    """The files that the page says it was made from."""
-    return set(re.findall(r"^\| `((?:" + "|".join(FOLDERS) + r")/[^`]+\.json)`", PAGE.read_text("utf-8"), re.MULTILINE))
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+TEMPLATE = DOCS / "results.md.in"
+AGAIN = "write it anew: make evidence"
 
 
-def test_the_page_is_what_the_results_say() -> None:
-    """Of the files that it lists: a run that is still working may have written further ones.
-
-    One that is older than the cells that it was made from ends this with the command that makes it again.
-    """
-    files = listed()
-    made = results_page(TEMPLATE.read_text("utf-8"), ROOT / "results", only=files.__contains__)
-    assert PAGE.read_text("utf-8") == made.text, AGAIN
-    assert files and all((ROOT / "results" / file).is_file() for file in files)
-    missing = [name for name in made.pictures if not (ROOT / "docs" / "images" / name).is_file()]
-    assert not missing, AGAIN
+@pytest.fixture(scope="module")
+def pages() -> Pages:
+    return make_pages(TEMPLATE.read_text("utf-8"), read_results(ROOT / "results"))
 
 
-def test_every_file_that_was_made_from_cells_says_from_which() -> None:
-    derived = [file for file in listed() if not file.startswith("table1/")]
-    for file in derived:
-        made = json.loads((ROOT / "results" / file).read_bytes())
-        assert made["sources"], f"make it again: {made['command']}"
-        assert {f"table1/{each['cell']}.json" for each in made["sources"]} <= listed(), AGAIN
+def test_the_pages_are_what_the_results_say(pages: Pages) -> None:
+    for name, text in pages.texts.items():
+        assert (DOCS / name).read_text("utf-8") == text, f"{name}: {AGAIN}"
+    written = {f"results/{path.name}" for path in (DOCS / "results").iterdir()}
+    assert written == pages.texts.keys() - {"results.md"}, AGAIN
 
 
-def test_no_result_that_is_kept_is_left_out_of_the_page() -> None:
-    done = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip("not a git repository")
-    kept = {file.removeprefix("results/") for file in done.stdout.split() if file.endswith(".json")}
-    assert kept, "git lists the results"
-    assert {file for file in kept if file.split("/")[0] in FOLDERS} <= listed(), AGAIN
+def test_the_pictures_are_those_that_pages_show(pages: Pages) -> None:
+    there = {path.name for path in (DOCS / "images").glob("results-*")}
+    assert there == pages.pictures.keys(), AGAIN
+    shown = set(re.findall(r"images/(results-[^)]+)\)", "".join(pages.texts.values())))
+    assert shown == there
 
 
-def test_the_table_of_the_readme_is_what_the_results_say() -> None:
-    text, files = (ROOT / "README.md").read_text("utf-8"), listed()
-    cells = [each for each in read_cells(ROOT / "results" / "table1") if f"table1/{each['name']}.json" in files]
-    assert with_quality(text, cells) == text, AGAIN
-    lines = text.split(BEGIN)[1].split(END)[0].strip().splitlines()
-    assert len(lines) >= 3
-    paragraph = text.split(END)[1].split("\n\n")[1]
-    assert "two models" in paragraph and not re.search(r"\d\.\d", paragraph), "figures are typed by no hand"
+def test_the_table_of_the_readme_is_what_the_results_say(pages: Pages) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert between_marks(text, pages.quality) == text, AGAIN
+    rows = text.split(BEGIN)[1].split(END)[0].strip().splitlines()[2:]
+    assert 0 < len(rows) <= 8
+    below = text.split(END)[1].split("\n\n")[1]
+    assert not re.search(r"\d\.\d", below), "figures are typed by no hand"
+
+
+def test_the_page_is_short_and_has_one_table_and_at_most_one_picture_for_a_question(pages: Pages) -> None:
+    text = pages.texts["results.md"]
+    assert len(text.splitlines()) <= 150
+    for question in text.split("\n## ")[1:6]:
+        assert question.splitlines()[0].endswith("?")
+        assert question.count("| :-- |") == 1 and question.count("![") <= 1
 
 
 def test_no_figure_of_the_page_was_typed() -> None:
     """Figures stand in places that are filled from the JSON files; what has two decimals elsewhere is typed."""
     prose = re.sub(r"\{\{[^{}]*\}\}|`[^`]*`", "", TEMPLATE.read_text("utf-8"))
     assert not re.findall(r"\S*\.\d\d\S*", prose)
+
+
+def test_links_to_the_page_and_from_it_lead_somewhere(pages: Pages) -> None:
+    def anchors(text: str) -> set[str]:
+        titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        plain = (re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles)
+        return {*plain, *re.findall(r'<a id="([^"]+)">', text)}
+
+    texts = {path: path.read_text("utf-8") for path in (*DOCS.glob("*.md"), *(DOCS / "results").glob("*.md"))}
+    for page, text in texts.items():
+        for target, anchor in re.findall(r"\]\(([^)#\s:]*)(?:#([^)]+))?\)", text):
+            path = (page.parent / target).resolve() if target else page
+            assert path.exists(), f"{page.name}: {target}"
+            if anchor and path in texts and "results" in f"{page} {path}":
+                assert anchor in anchors(texts[path]), f"{page.name}: {target}#{anchor}"

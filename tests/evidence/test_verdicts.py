@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evidence.doubt import _foretold
-from evidence.frequency import _fitted, frequency_table, groups, slope_table
+
+from evidence.calibration import _foretold
+from evidence.frequency import _fitted, frequency_table, select, slope_table
 
 
 def strengths_document(*seeds: dict[str, Any], counts: Any = (1.0, 5.0, 50.0)) -> dict[str, Any]:
@@ -65,17 +66,19 @@ def test_the_error_of_a_slope_is_that_of_many_repetitions() -> None:
 )
 def test_the_finding_of_the_paper_is_confirmed_only_beyond_the_error(seeds: list[Any], told: list[str]) -> None:
     for row in slope_table([strengths_document(*seeds)]).rows:
-        assert row[2] == str(len(seeds)) and row[5:] == told
+        assert row["seeds"] == str(len(seeds)) and list(row.values())[-6:] == told
 
 
 def test_a_gain_of_one_seed_is_not_bold_and_the_baseline_has_its_name() -> None:
     one, two = strengths_document(slope(0.3, 0.1)), strengths_document(slope(0.3, 0.1), slope(0.3, 0.1))
-    assert not frequency_table([one]).bold and frequency_table([two]).bold == {(0, 7)}
     table = frequency_table([one, two | {"baseline": "search"}])
-    assert [row[1] for row in table.rows] == ["conventional, one given strength", "best shared strength of a search"]
-    assert [row[0].split(", ")[-1] for row in table.rows] == ["1 seed: point", "2 seeds: point or mean"]
-    assert table.rows[0][4:8] == ["0.300", "0.400", "0.350", "+0.100"]
-    assert table.columns[7] == "gain" and "another seed" in table.notes[0]
+    assert [row["its gain"] for row in table.rows] == ["+0.100", "**+0.100**"]
+    assert [row["shared strength by"] for row in table.rows] == [
+        *("conventional, one given strength", "best shared strength of a search")
+    ]
+    assert [(row["seeds"], row["mode"]) for row in table.rows] == [("1", "point"), ("2", "point or mean")]
+    assert [table.rows[0][name] for name in ("shared strength", "point", "mean of q")] == ["0.300", "0.400", "0.350"]
+    assert "another seed" in table.note
 
 
 def test_fits_of_other_settings_are_not_compared_together() -> None:
@@ -85,15 +88,12 @@ def test_fits_of_other_settings_are_not_compared_together() -> None:
 
     fits = [cell("em", 0, 0.3), cell("em", 1), cell("em", 2), cell("em", 3)]
     given = [cell("conventional", seed) for seed in range(3)]
-    found = groups([*fits, *given])
-    assert [(fit["seed"], other["variant"]) for fit, other in found["a", "complex", 4]] == [
-        (1, "conventional"),
-        (2, "conventional"),
-    ]
-    assert [other["variant"] for _, other in groups([*fits, *given, cell("search", 3)])["a", "complex", 4]] == [
-        "search"
-    ]
-    assert groups(given) == {}
+    (found,) = select([*fits, *given])
+    for cells, variant in {"fit": "em", "baseline": "conventional"}.items():
+        assert [(each["seed"], each["variant"]) for each in found[cells]] == [(1, variant), (2, variant)]
+    (found,) = select([*fits, *given, cell("search", 3)])
+    assert [other["variant"] for other in found["baseline"]] == ["search"]
+    assert not list(select(given))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +15,14 @@ from kgem.cli.console import AsJson, emit, plain, say, table
 from kgem.cli.destination import Destination
 from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.errors import InputError
+from kgem.errors import FitError, InputError
 from kgem.report.formatting import percent
 
 if TYPE_CHECKING:
+    from kgem.data.dataset import Dataset
     from kgem.evaluate.metrics import Metrics
-    from kgem.train.search import SearchResult, Trial
+    from kgem.model.embeddings import Embeddings
+    from kgem.train.search import Trial
 
 __all__ = ["RANGE", "search"]
 
@@ -67,8 +71,8 @@ def search(
     from kgem.evaluate.validation import make_validator
     from kgem.runs.configure import configure
     from kgem.runs.fitting import prepare
-    from kgem.train.search import RATES
-    from kgem.train.search import search as run_search
+    from kgem.train.search import RATES, train_in_memory
+    from kgem.train.search import search as run_trials
 
     overrides = {"model.score": model, "model.dim": dim, "seed": seed, "device": device}
     config = configure(None, overrides | ({} if epochs is None else {"pretrain.epochs": epochs}))
@@ -77,47 +81,53 @@ def search(
     if validate is None:
         raise InputError(f"{prepared.name} is too small to split", remedy="give it validation facts")
     say(f"{plain(prepared.name)}: {trials} trials of at most {config.pretrain.epochs} epochs, {model}, K = {dim}")
+    done: list[Trial] = []
+    best: tuple[Trial, Embeddings] | None = None
+    rates = RATES if search_rate else None
     with Progress("searching", total=trials) as progress:
-
-        def heard(trial: Trial) -> None:
+        run_trial = partial(train_in_memory, prepared, validate)
+        found = run_trials(config, run_trial, trials=trials, strengths=strengths, rates=rates, prune=prune)
+        for trial, tables in found:
             progress.advance()
             say(_trial_line(trial))
+            done.append(trial)
+            if _rank(trial) > (-math.inf if best is None else _rank(best[0])):
+                best = trial, tables
+    if best is None:
+        raise FitError("no trial of the search came to a result", remedy="lower the learning rate")
+    _tell_result(target, prepared, done, *best)
 
-        found = run_search(
-            prepared,
-            config,
-            validate,
-            trials=trials,
-            strengths=strengths,
-            rates=RATES if search_rate else None,
-            prune=prune,
-            on_trial=heard,
-        )
-    tested = _tested(prepared, found)
+
+def _tell_result(target: Target, data: Dataset, trials: Sequence[Trial], best: Trial, tables: Embeddings) -> None:
+    tested = _test(data, tables)
+    epochs, seconds = sum(trial.epochs for trial in trials), sum(trial.seconds for trial in trials)
     if not destination.is_table:
-        rows = [trial.to_dict() for trial in found.trials]
-        cost = {"epochs": found.epochs, "seconds": found.seconds}
+        rows = [trial.to_dict() for trial in trials]
         test = None if tested is None else vars(tested)
-        destination.write({"best": found.best.to_dict(), "test": test, "cost": cost, "trials": rows}, rows, TRIALS)
+        cost = {"epochs": epochs, "seconds": seconds}
+        destination.write({"best": best.to_dict(), "test": test, "cost": cost, "trials": rows}, rows, TRIALS)
         return
-    ordered = sorted(found.trials, key=lambda trial: -math.inf if trial.mrr is None else trial.mrr, reverse=True)
     cells = [
         (f"{t.number}", t.outcome, f"{t.strength:.3g}", f"{t.learning_rate:.3g}", _mrr(t), t.epochs, f"{t.seconds:.1f}")
-        for t in ordered
+        for t in sorted(trials, key=_rank, reverse=True)
     ]
     emit(table(["trial", "outcome", "strength", "rate", "valid MRR", "epochs", "seconds"], cells, left=2))
-    emit("", f"best: strength {found.best.strength:.3g}, valid MRR {_mrr(found.best)}" + _test_text(tested))
-    emit(f"cost: {found.epochs:,} epochs in {len(found.trials)} trainings, {duration(found.seconds)}")
+    emit("", f"best: strength {best.strength:.3g}, valid MRR {_mrr(best)}" + _test_text(tested))
+    emit(f"cost: {epochs:,} epochs in {len(trials)} trainings, {duration(seconds)}")
 
 
-def _tested(data: Any, found: SearchResult) -> Metrics | None:
+def _rank(trial: Trial) -> float:
+    return -math.inf if trial.mrr is None else trial.mrr
+
+
+def _test(data: Dataset, tables: Embeddings) -> Metrics | None:
     """What the best trial's tables are worth on test."""
     from kgem.evaluate.metrics import summarise
     from kgem.evaluate.ranking import rank
 
     if not len(data.test):
         return None
-    return summarise(rank(found.embeddings, data.reciprocal(data.test), data.filter_index).of("pessimistic"))
+    return summarise(rank(tables, data.reciprocal(data.test), data.filter_index).of("pessimistic"))
 
 
 def _test_text(tested: Metrics | None) -> str:

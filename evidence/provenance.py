@@ -1,4 +1,4 @@
-"""Where figures come from: versions, machine, time; what every JSON file under results/ says of itself."""
+"""Where figures come from: versions, machine and time, as every JSON file under results/ says them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from evidence.documents import VERSION, Document
-from evidence.naming import stem
-
-__all__ = ["evidence", "machine", "now", "versions"]
 
 PACKAGES = ("kgem", "torch", "numpy", "optuna")
 
@@ -77,18 +72,4 @@ def _commit() -> str | None:
     if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     commit = git("rev-parse", "--short", "HEAD")
-    return commit and commit + (" with changes" if git("status", "--porcelain", "--", ":(glob)../../**/*.py") else "")
-
-
-def evidence(kind: str, cell: Document, command: str, content: Document, name: str | None = None) -> dict[str, Any]:
-    """What was found out about the graph, model and dimension of a cell, with its command and its origin."""
-    return {
-        "kind": kind,
-        "version": VERSION,
-        "name": name or stem(cell),
-        "command": command,
-        **{key: cell[key] for key in ("graph", "model", "dim")},
-        **content,
-        "versions": versions(),
-        "finished": now(),
-    }
+    return commit and commit + (" with changes" if git("status", "--porcelain", "--", ":(top,glob)**/*.py") else "")

@@ -9,7 +9,7 @@ standard deviation of the first answer's probability over samples, relative to i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,22 +18,26 @@ import torch
 from torch import Tensor
 
 from evidence.documents import Document
-from evidence.naming import about, stem
-from evidence.origin import evidence
-from evidence.tables import Table
+from evidence.naming import about, key_of, stem
+from evidence.pictures import calibration_figure
+from evidence.study import Group, Load, OnMeasuring, Picture, Study
+from evidence.tables import Table, bold
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.evaluate.blocks import Scorer, TableScorer, known_cells
 from kgem.evaluate.calibration import ece_by_chance, measure
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 
-__all__ = ["KIND", "area_under_roc", "calibration_document", "calibration_table", "doubt", "doubt_table"]
-
-KIND = "kgem-calibration"
 MOST = 10_000  # questions that are asked; more say nothing new
+SEED = 0  # of which ones
 BLOCK_CELLS = 2**20  # scores at a time
 DECILES = 10
-MEANS = {"right": ".1%", "confidence": ".1%", "information": ".3f", "spread": ".2f"}  # that are told of each bin
+MEANS = {  # that are told of each bin
+    "first answers right": ("right", ".1%"),
+    "mean confidence": ("confidence", ".1%"),
+    "mean information, nats": ("information", ".3f"),
+    "mean spread": ("spread", ".2f"),
+}
 OF_DOUBT = ("confidence", "entropy", "information", "spread")
 KEPT = (*OF_DOUBT, "right")  # means of each bin
 FEWEST, FEWEST_OF_EACH = 30, 5  # questions, and of right and of wrong ones, that an area under the curve is told for
@@ -42,32 +46,40 @@ Floats = npt.NDArray[np.float64]
 Signals = dict[str, Floats]  # one number per question
 
 
-def calibration_document(
-    cell: Document, model: Model, command: str, progress: Callable[[str, int, int], None], seed: int = 0
-) -> dict[str, Any]:
-    """The JSON of a fit: for each mode its calibration, and how well its doubt foretells its errors."""
+def select(cells: Sequence[Document]) -> Iterator[Group]:
+    """Each fit."""
+    for cell in sorted(cells, key=lambda cell: (key_of(cell), cell["seed"])):
+        if cell["variant"] == "em":
+            yield {"fit": [cell]}
+
+
+def measure_doubt(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, Any]:
+    """For each mode of a fit its calibration, and how well its doubt foretells its errors."""
+    (cell,) = group["fit"]
+    model = load(cell)
     data = model.data
     facts = data.reciprocal(data.test)
     if len(facts) > MOST:
-        facts = facts[np.sort(np.random.default_rng(seed).choice(len(facts), MOST, replace=False))]
+        facts = facts[np.sort(np.random.default_rng(SEED).choice(len(facts), MOST, replace=False))]
     modes = {}
     for place, mode in enumerate(MODES):
-        progress(f"calibration, {mode}", place, len(MODES))
+        on_measuring(f"calibration, {mode}", place, len(MODES))
         found = measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode)).to_dict()
         signals = doubt(model, facts, mode)
-        by_chance = ece_by_chance(signals["confidence"], np.random.default_rng(seed))
+        by_chance = ece_by_chance(signals["confidence"], np.random.default_rng(SEED))
         modes[mode] = {
             "calibration": {name: value for name, value in found.items() if name != "curve_pairs"},
             "ece_by_chance": {"mean": by_chance[0], "most": by_chance[1]},
             **_foretold(signals, data.entity_counts[facts[:, 0]]),
         }
-    content = {
-        **{key: cell[key] for key in ("seed", "run")},
+    return {
+        "name": f"{stem(cell)}-{cell['seed']}",
+        "seed": cell["seed"],
+        "run": cell["run"],
         "cell": cell["name"],
         "questions": len(facts),
         "modes": modes,
     }
-    return evidence(KIND, cell, command, content, name=f"{stem(cell)}-{cell['seed']}")
 
 
 @torch.no_grad()
@@ -172,52 +184,84 @@ def area_under_roc(values: Floats, wrong: npt.NDArray[np.bool_]) -> float | None
 
 def calibration_table(documents: Iterable[Document]) -> Table:
     """A row per fit and mode."""
-    lines: list[list[str]] = []
-    bold: set[tuple[int, int]] = set()
+    rows = []
     for document in documents:
-        name = f"{about(document)}, seed {document['seed']}"
         for mode, found in document["modes"].items():
-            figures = found["calibration"]
-            foretells = found["foretells"]
-            chance = found["ece_by_chance"]
-            kept = [*(f"{figures[key]:.3f}" for key in ("ece_before", "ece")), f"{chance['mean']:.3f}"]
-            kept += [f"{figures[key]:.3f}" for key in ("log_loss_before", "log_loss")]
-            if figures["ece"] <= chance["most"]:
-                bold.add((len(lines), 5))
-            areas = [_area(foretells.get(key)) for key in OF_DOUBT]
-            lines.append([name, mode, f"{found['right']:.1%}", f"{figures['temperature']:.3g}", *kept, *areas])
-            name = ""
-    columns = ["fit", "mode", "first answers right", "T", "ECE, T = 1", "ECE", "by chance"]
-    columns += ["log loss, T = 1", "log loss", *OF_DOUBT]
+            figures, chance = found["calibration"], found["ece_by_chance"]
+            rows.append(
+                {
+                    "fit": f"{about(document)}, seed {document['seed']}",
+                    "mode": mode,
+                    "first answers right": f"{found['right']:.1%}",
+                    "T": f"{figures['temperature']:.3g}",
+                    "ECE, T = 1": f"{figures['ece_before']:.3f}",
+                    "ECE": bold(f"{figures['ece']:.3f}", figures["ece"] <= chance["most"]),
+                    "by chance": f"{chance['mean']:.3f}",
+                    "log loss, T = 1": f"{figures['log_loss_before']:.3f}",
+                    "log loss": f"{figures['log_loss']:.3f}",
+                    **{key: _area(found["foretells"].get(key)) for key in OF_DOUBT},
+                }
+            )
     note = (
         f"T was fitted on validation, the rest is on test: on {MOST:,} questions of it, drawn once, where it has more. "
         "By chance: the ECE that probabilities which are just right would have on so many questions, on average; bold "
         "where ours is no higher than theirs is in 95 of 100 draws. The last four columns: the probability that a "
-        "wrong first answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance), by "
-        "measure of doubt, all with T."
+        "wrong first answer came with more doubt than a right one (area under the ROC curve; 0.5 is chance)."
     )
-    return Table("Calibration", columns, lines, 2, frozenset(bold), [note])
+    return Table("Calibration", rows, 2, note)
+
+
+def summary(documents: Sequence[Document]) -> Table:
+    """Of each fit the blend, which most fits choose, and whether the posterior's spread knows more than confidence."""
+    whole = {(row["fit"], row["mode"]): row for row in calibration_table(documents).rows}
+    rows = [
+        {name: row[name] for name in ("fit", "first answers right", "ECE, T = 1", "ECE", "by chance", "confidence")}
+        | {"confidence of `bayes`": whole[fit, "bayes"]["confidence"], "its spread": whole[fit, "bayes"]["spread"]}
+        for (fit, mode), row in whole.items()
+        if mode == "blend"
+    ]
+    note = (
+        "ECE: how far probabilities are from the share that is right, on average, before and after the temperature "
+        "that validation gave; bold where chance alone could bring that. The last columns: how often a wrong first "
+        "answer came with more doubt than a right one (0.5 is chance)."
+    )
+    return Table("Calibration", rows, 1, note)
 
 
 def doubt_table(documents: Iterable[Document], mode: str = "bayes") -> Table:
     """Doubt of the posterior by how often the asked entity occurs in training."""
-    lines = []
-    for document in documents:
-        name = f"{about(document)}, seed {document['seed']}"
-        for row in document["modes"][mode]["bins"]:
-            means = [f"{row[key]:{form}}" for key, form in MEANS.items()]
-            areas = [_area(row["foretells"].get(key)) for key in OF_DOUBT]
-            lines.append([name, row["bin"], f"{row['n']:,}", *means, *areas])
-            name = ""
-    columns = ["fit", "training facts of the asked entity", "questions", "first answers right", "mean confidence"]
-    columns += ["information, nats", "spread", *OF_DOUBT]
-    notes = [
-        f"Mode {mode}, with its temperature: means of each bin, and in the last columns how well each measure of doubt "
-        f"foretells errors there, as above. None for fewer than {FEWEST} questions, or fewer than {FEWEST_OF_EACH} of "
-        "them right or wrong. Confidence and entropy need no posterior, information and spread do."
+    rows = [
+        {
+            "fit": f"{about(document)}, seed {document['seed']}",
+            "training facts of the asked entity": each["bin"],
+            "questions": f"{each['n']:,}",
+            **{name: f"{each[key]:{form}}" for name, (key, form) in MEANS.items()},
+            **{key: _area(each["foretells"].get(key)) for key in OF_DOUBT},
+        }
+        for document in documents
+        for each in document["modes"][mode]["bins"]
     ]
-    return Table("Doubt by frequency", columns, lines, 2, frozenset(), notes)
+    note = (
+        f"Mode {mode}, with its temperature: means of each bin, then how well each measure of doubt foretells errors "
+        f"there, as above. None for fewer than {FEWEST} questions, or fewer than {FEWEST_OF_EACH} right or wrong."
+    )
+    return Table("Doubt by frequency", rows, 2, note)
 
 
 def _area(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
+
+
+CALIBRATION = Study(
+    name="calibration",
+    folder="calibration",
+    kind="kgem-calibration",
+    asks="Can the probabilities be trusted, and does the posterior know when it does not know?",
+    needs="fit",
+    variants=("em",),
+    makes=False,
+    select=select,
+    measure=measure_doubt,
+    tables=(calibration_table, doubt_table),
+    pictures=(Picture("calibration", ".svg", "reliability, and doubt against error", calibration_figure),),
+)

@@ -6,64 +6,51 @@ A blend has two models, and any second model helps. What it gains beyond such a 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from evidence.cells import BASELINES
 from evidence.documents import Document
-from evidence.frequency import Load
 from evidence.naming import about
-from evidence.origin import evidence
-from evidence.rows import BASELINES, LABELS, Key, chosen_mode, kept_figures, largest_alike
-from evidence.tables import Table, half_width, mean_and_spread, with_interval
+from evidence.rows import LABELS, chosen_mode, kept_figures, largest_alike
+from evidence.study import Group, Load, OnMeasuring, Study
+from evidence.tables import Table, half_width, mean_and_spread, most_seeds, with_interval
 from kgem.answer.model import Model
 from kgem.data.dataset import SPLITS
-from kgem.errors import InputError
 from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.metrics import breakdown
 from kgem.evaluate.ranking import rank
 
-__all__ = ["KIND", "groups", "together_document", "together_table"]
-
-KIND = "kgem-together"
-
-Group = tuple[list[Document], list[Document]]  # models with a shared strength, and fits of the same seeds
+SIDES = ("one ordinary model", "two of them", "one fit, one model", "one fit, blend")
 
 
-def groups(documents: Sequence[Document]) -> dict[Key, Group]:
+def select(cells: Sequence[Document]) -> Iterator[Group]:
     """Baselines of two seeds or more, and the fits that have a seed with them, by graph, model and dimension."""
-    same = largest_alike(documents)
-    found: dict[Key, Group] = {}
+    same = largest_alike(cells)
     for key in dict.fromkeys(key for key, _ in same):
         several = (same.get((key, variant), []) for variant in BASELINES)
         baselines = next((each for each in several if len(each) > 1), [])
         seeds = {each["seed"] for each in baselines}
         fits = [fit for fit in same.get((key, "em"), []) if fit["seed"] in seeds]
         if fits:
-            found[key] = (sorted(baselines, key=lambda each: int(each["seed"])), fits)
-    return found
+            yield {"baseline": baselines, "fit": fits}
 
 
-def together_document(
-    group: Group, load: Load, command: str, progress: Callable[[str, int, int], None]
-) -> dict[str, Any]:
-    """The JSON of one graph, model and dimension: what a model has alone, with the next seed's, and after EM."""
-    baselines, fits = group
-    if len(baselines) < 2 or not fits:
-        raise InputError("there are no two models to ask together, and a fit beside them", remedy="make more seeds")
+def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, Any]:
+    """What a model has alone, together with the next seed's, and after EM."""
+    baselines, fits = group["baseline"], group["fit"]
     models = [load(each) for each in baselines]
     n = len(models) if len(models) > 2 else 1  # two of them are one pair
     pairs = []
     for i in range(n):
         j = (i + 1) % len(models)
-        seeds = [baselines[i]["seed"], baselines[j]["seed"]]
-        pair = f"pair {i + 1} of {n}"
         figures = {
-            split: _figures(models[i], models[j], split, partial(progress, f"{pair}, ranking {split}"))
+            split: _figures(models[i], models[j], split, partial(on_measuring, f"pair {i + 1} of {n}, ranking {split}"))
             for split in SPLITS[1:]
         }
-        pairs.append({"seeds": seeds, **figures})
-    content = {
+        pairs.append({"seeds": [baselines[i]["seed"], baselines[j]["seed"]], **figures})
+    return {
         "baseline": baselines[0]["variant"],
         "seeds": [each["seed"] for each in baselines],
         "alone": [kept_figures(each, each["mode"]) for each in baselines],
@@ -77,7 +64,6 @@ def together_document(
             for fit in fits
         ],
     }
-    return evidence(KIND, fits[0], command, content)
 
 
 def _figures(one: Model, other: Model, split: str, progress: Callable[[int, int], None]) -> dict[str, Any]:
@@ -88,35 +74,45 @@ def _figures(one: Model, other: Model, split: str, progress: Callable[[int, int]
     return figures
 
 
-def together_table(documents: Iterable[Document]) -> Table:
+def pairs_table(documents: Iterable[Document]) -> Table:
     """A row per graph: one model and two, before EM and after it."""
-    lines: list[list[str]] = []
-    bold: set[tuple[int, int]] = set()
+    rows = []
     for document in documents:
-        name = about(document)
-        sides = [
-            document["alone"],
-            document["pairs"],
-            [fit["single"] for fit in document["fits"]],
-            [fit["blend"] for fit in document["fits"]],
-        ]
-        found = [[each["test"]["mrr"] for each in side] for side in sides]
+        found = [[each["test"]["mrr"] for each in side] for side in _sides(document)]
         one, two, _, blend = map(statistics.fmean, found)
         half = _half_width(pairs=found[1], blends=found[3])
-        if half is not None and abs(blend - two) > half:
-            bold.add((len(lines), 8))
-        seeds = "; ".join(", ".join(map(str, each)) for each in _seeds(document))
-        gains = [with_interval(two - one, None), with_interval(blend - two, half)]
-        lines.append([name, LABELS[document["baseline"], "point"], seeds, *map(mean_and_spread, found), *gains])
-    columns = ["graph and model", "shared strength", "seeds", "one model", "two of them", "after EM, one model"]
-    columns += ["after EM, blend", "a second model brings", "the blend has beyond it"]
+        rows.append(
+            {
+                "graph and model": about(document),
+                "shared strength": LABELS[document["baseline"], "point"],
+                "seeds": "; ".join(", ".join(map(str, each)) for each in _seeds(document)),
+                **dict(zip(SIDES, map(mean_and_spread, found), strict=True)),
+                "a second ordinary model brings": with_interval(two - one, None),
+                "the blend has beyond two": with_interval(blend - two, half),
+            }
+        )
     note = (
         "Test MRR. Two of them: the models of two seeds, their logits averaged as in a blend, each seed with the next. "
-        "The last columns: from one model with a shared strength to two of them, and from these to the blend, with a "
-        "95 % interval over seeds (Student's t; pairs that share a model are not counted as independent), bold where "
-        "it excludes zero. Seeds of the fits follow after a semicolon where they are others."
+        "Intervals are of 95 % over seeds (Student's t; pairs that share a model are not counted as independent), bold "
+        "where they exclude zero. Seeds of the fits follow after a semicolon where they are others."
     )
-    return Table("Two models", columns, lines, 2, frozenset(bold), [note])
+    return Table("One model and two", rows, 2, note)
+
+
+def summary(documents: Iterable[Document]) -> Table:
+    """Of each graph and model the row with the most seeds, without what the columns say already."""
+    whole = pairs_table(most_seeds(documents))
+    rows = [
+        {name: cell for name, cell in row.items() if name not in ("shared strength", "seeds")} for row in whole.rows
+    ]
+    note = "Test MRR; differences with a 95 % interval over seeds where there are enough, bold where it excludes zero."
+    return Table(whole.title, rows, 1, note)
+
+
+def _sides(document: Document) -> list[Sequence[Document]]:
+    """One ordinary model, two of them, one model of a fit, its blend."""
+    fits = document["fits"]
+    return [document["alone"], document["pairs"], *([fit[what] for fit in fits] for what in ("single", "blend"))]
 
 
 def _seeds(document: Document) -> list[list[int]]:
@@ -136,3 +132,17 @@ def _half_width(pairs: Sequence[float], blends: Sequence[float]) -> float | None
     n = len(pairs)
     of_models = statistics.variance(pairs) * 2 * (n - 1) / (n - 2)
     return half_width(of_models / n + statistics.variance(blends) / len(blends), min(n, len(blends)))
+
+
+PAIRS = Study(
+    name="pairs",
+    folder="together",
+    kind="kgem-together",
+    asks="What of a blend's gain any second model brings: two models with a shared strength, asked together.",
+    needs="fit with two searches or two conventional models beside it",
+    variants=("em", *BASELINES),
+    makes=False,
+    select=select,
+    measure=measure,
+    tables=(pairs_table,),
+)
