@@ -58,13 +58,7 @@ def base() -> Config:
     return configure(None, BASE)
 
 
-def finished(run: Run) -> Model:
-    model = run.carry_on()
-    assert model is not None
-    return model
-
-
-def maker(out: Path, carry_on: Callable[[Run], Model] = finished, **more: Any) -> CellMaker:
+def maker(out: Path, carry_on: Callable[[Run], Model] = Run.complete, **more: Any) -> CellMaker:
     given: dict[str, Any] = {
         "tell": lambda text: None,
         "warn": lambda text: None,
@@ -89,10 +83,11 @@ class Stopped(Exception):
 
 def stopping_after(epochs: int) -> Callable[[Run], Model]:
     def carry_on(run: Run) -> Model:
-        model = run.carry_on(stop=lambda: len(run.records) >= epochs)
-        if model is None:
-            raise Stopped
-        return model
+        for _ in run.epochs():
+            if len(run.records) >= epochs:
+                run.save()
+                raise Stopped
+        return run.finish()
 
     return carry_on
 
@@ -107,7 +102,7 @@ def test_a_cell_has_its_figures_and_where_they_come_from(variant: str, tmp_path:
     curves = [trial["curve"] for trial in document["trials"]] if variant == "search" else [document["curve"]]
     assert sum(document["epochs"].values()) == sum(len(curve["mrr"]) for curve in curves) >= 2 * len(curves)
     assert document["epochs"]["em"] == (2 if variant == "em" else 0)
-    modes = MODES if variant == "em" else ("point",)
+    modes = tuple(MODES) if variant == "em" else ("point",)
     assert tuple(document["metrics"]) == modes and document["mode"] in modes
     with Run.open(Path(document["run"])) as run:
         model = run.model()
@@ -177,16 +172,13 @@ def _killed(out: str, variant: str, epochs: int) -> None:
     torch.set_num_threads(1)
     heard = 0
 
-    def die(record: Any) -> None:
-        nonlocal heard
-        heard += 1
-        if heard == epochs:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     def carry_on(run: Run) -> Model:
-        model = run.carry_on(die)
-        assert model is not None
-        return model
+        nonlocal heard
+        for _ in run.epochs():
+            heard += 1
+            if heard == epochs:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return run.finish()
 
     made(Path(out), variant, carry_on=carry_on)
 
@@ -208,7 +200,7 @@ def test_a_search_can_be_made_longer_and_goes_on_from_its_trials(tmp_path: Path)
 
     def noting(run: Run) -> Model:
         ran.append(run.folder)
-        return finished(run)
+        return run.complete()
 
     longer = made(tmp_path / "a", "search", carry_on=noting)
     assert [path.name for path in ran] == ["trial-003"]

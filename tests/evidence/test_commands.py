@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_a_stopped_command_goes_on_when_it_is_given_again(
 ) -> None:
     words = ["table1", "--data", "tiny", *WORDS, *TRIALS, "--variants", "em"]
     with monkeypatch.context() as patch:
-        patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
+        patch.setattr("kgem.cli.watch.Stop.asked", property(lambda self: True, lambda self, value: None), raising=False)
         code, _, err = evidence(*words)
     assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again" in err
     assert not (here / "results").exists()
@@ -79,7 +79,7 @@ def test_a_stopped_command_that_makes_cells_anew_goes_on_without_force(
     first, second = (here / f"results/table1/tiny-complex-3-{variant}-{seed}.json" for seed in (0, 1))
     first.write_text(first.read_text().replace('"mode": "', '"mode": "stale '))
     with monkeypatch.context() as patch:
-        patch.setattr("kgem.cli.watch.Stop.__call__", lambda self: True)
+        patch.setattr("kgem.cli.watch.Stop.asked", property(lambda self: True, lambda self, value: None), raising=False)
         code, _, err = evidence(*words, "--force")
     assert code == 130 and "stopped and saved after 1 epoch; go on: give the same command again without --force" in err
     assert not first.exists() and not second.exists(), "all of them are to be made anew"
@@ -101,11 +101,12 @@ def test_a_cell_that_fails_does_not_stop_the_others(
 ) -> None:
     from kgem.errors import Collapsed
     from kgem.train.phases import ThreePhases
+    from kgem.train.point_estimate import EpochRecord
 
-    def collapse(self: ThreePhases) -> None:
+    def collapse(self: ThreePhases) -> Iterator[EpochRecord]:
         if self.config.em.epochs:
             raise Collapsed("q fell back to the prior", remedy="lower em.beta")
-        real(self)
+        yield from real(self)
 
     real = ThreePhases._retrain
     monkeypatch.setattr(ThreePhases, "_retrain", collapse)

@@ -95,10 +95,12 @@ def search(
                 best = trial, tables
     if best is None:
         raise FitError("no trial of the search came to a result", remedy="lower the learning rate")
-    _tell_result(target, prepared, done, *best)
+    _emit_result(destination, prepared, done, *best)
 
 
-def _tell_result(target: Target, data: Dataset, trials: Sequence[Trial], best: Trial, tables: Embeddings) -> None:
+def _emit_result(
+    destination: Destination, data: Dataset, trials: Sequence[Trial], best: Trial, tables: Embeddings
+) -> None:
     tested = _test(data, tables)
     epochs, seconds = sum(trial.epochs for trial in trials), sum(trial.seconds for trial in trials)
     if not destination.is_table:
