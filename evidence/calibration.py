@@ -31,7 +31,6 @@ from kgem.evaluate.metrics import frequency_bin, frequency_names
 MOST = 10_000  # questions that are asked; more say nothing new
 SEED = 0  # of which ones
 BLOCK_CELLS = 2**20  # scores at a time
-DECILES = 10
 MEANS = {  # that are told of each bin
     "first answers right": ("right", ".1%"),
     "mean confidence": ("confidence", ".1%"),
@@ -137,7 +136,7 @@ def _entropy(logs: Tensor) -> Tensor:
 
 
 def _foretold(signals: Signals, asked: npt.NDArray[Any]) -> dict[str, Any]:
-    """How far doubt goes with error: over all questions, in tenths, and by how often the asked entity occurs."""
+    """How far doubt goes with error: over all questions, and by how often the asked entity occurs."""
     wrong = signals["right"] < 1
     doubts = {"confidence": -signals["confidence"]} | {
         name: signals[name] for name in ("entropy", "information", "spread") if name in signals
@@ -145,16 +144,8 @@ def _foretold(signals: Signals, asked: npt.NDArray[Any]) -> dict[str, Any]:
     return {
         "right": float(signals["right"].mean()),
         "foretells": {name: area_under_roc(values, wrong) for name, values in doubts.items()},
-        "tenths": _tenths(signals),
         "bins": list(_by_asked(signals, doubts, frequency_bin(asked))),
     }
-
-
-def _tenths(signals: Signals) -> dict[str, list[float]]:
-    """The questions from the surest to the most doubtful tenth: mean entropy, share right, MRR."""
-    parts = np.array_split(np.argsort(signals["entropy"], kind="stable"), DECILES)
-    names = {"entropy": "entropy", "right": "right", "mrr": "reciprocal_rank"}
-    return {name: [float(signals[key][part].mean()) for part in parts if len(part)] for name, key in names.items()}
 
 
 def _by_asked(signals: Signals, doubts: Mapping[str, Floats], place: npt.NDArray[Any]) -> Iterator[dict[str, Any]]:
@@ -263,5 +254,12 @@ CALIBRATION = Study(
     select=select,
     measure=measure_doubt,
     tables=(calibration_table, doubt_table),
-    pictures=(Picture("calibration", ".svg", "reliability, and doubt against error", calibration_figure),),
+    pictures=(
+        Picture(
+            "calibration",
+            ".svg",
+            "share of first answers that are right, by their probability",
+            calibration_figure,
+        ),
+    ),
 )

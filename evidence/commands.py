@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ DEFAULT_VARIANTS = ("conventional", "em", "search")
 def main(words: Sequence[str] | None = None) -> None:
     """Run a command and end the process."""
     with report_errors():
-        given = _parser().parse_args(words)
+        words = sys.argv[1:] if words is None else words
+        given = _parser().parse_args(words, argparse.Namespace(typed=shlex.join(["python", "-m", "evidence", *words])))
         raise SystemExit(given.run(given))
 
 
@@ -148,7 +150,7 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
                     on_measuring=on_measuring,
                     strengths=strengths,
                 )
-                document = maker.make(cell, graphs[cell.data], _command_of(cell, given))
+                document = maker.make(cell, graphs[cell.data], given.typed)
         except FitError as error:
             failed.append(cell)
             say(f"{cell.title} failed: {plain(error.message)}")
@@ -174,19 +176,6 @@ def _is_kept(path: Path, cell: Cell, prepared: engine.Prepared, base: Any, stren
     if changed:
         say(paragraph(f"{cell.name} is kept, but other settings made it ({changed}); anew: --force"))
     return True
-
-
-def _command_of(cell: Cell, given: argparse.Namespace) -> str:
-    """What makes just this cell, for people; its settings are in its `config`."""
-    words = ["table1", "--data", cell.data, "--model", cell.model, "--dim", cell.dim]
-    words += ["--variants", cell.variant, "--seeds", cell.seed]
-    if VARIANTS[cell.variant].strength == "searched":
-        words += ["--trials", cell.trials, "--strengths", *(f"{bound:g}" for bound in given.strengths)]
-    words += ["--recipe", given.recipe] if given.recipe != "default" else []
-    words += [word for setting in given.overrides for word in ("--set", setting)]
-    for option in ("time_budget", "device", "threads"):
-        words += [f"--{option.replace('_', '-')}", getattr(given, option)] if getattr(given, option) else []
-    return shlex.join(["python", "-m", "evidence", *map(str, words)])
 
 
 def _tell_failed(failed: Sequence[Cell], wanted: Sequence[Cell]) -> int:
@@ -215,7 +204,7 @@ def run_study(given: argparse.Namespace) -> int:
     made = []
     with engine.show_measuring(quiet=given.quiet) as on_measuring:
         for document in study.documents(
-            chosen, lambda cell: engine.load_model(cell, given.device or "cpu"), on_measuring
+            chosen, lambda cell: engine.load_model(cell, given.device or "cpu"), on_measuring, given.typed
         ):
             path = given.results / f"{document['name']}.json"
             write_json(path, document)

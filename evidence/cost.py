@@ -2,8 +2,7 @@
 
 Search and fit are credited alike, at every epoch that was validated: with the best so far of whatever the log followed.
 That is one model in every trial of a search and in pre-training and EM of a fit; in re-training it is the blend of two
-if the fit's settings say so, and then the blend has a line of its own. What a run took beside its epochs is shared out
-over them, so that both lines end at the whole cost.
+if the fit's settings say so, and then the blend has a line of its own.
 
 An epoch of EM takes longer than one of a point estimate. `work` counts each epoch of a fit as the many ordinary ones
 that it took the time of: by the medians of its own phases, which ran under the same conditions.
@@ -29,8 +28,6 @@ QUARTER = 0.25  # of the search's cost is what we allow a fit
 COSTS = ("epochs", "work")
 SHORT = f"of its first {FEWEST_TRIALS} trials' work"
 ROWS = {"search": "search, {} trials", "fit": "one kgem fit, one model", "auto": "the same fit, mode auto"}
-
-Curve = dict[str, list[float]]
 
 
 def select(cells: Sequence[Document]) -> Iterator[Group]:
@@ -63,12 +60,6 @@ def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, An
     }
 
 
-def _pace(curve: Document, phase: str) -> float:
-    """Seconds of an epoch of a phase, which has some."""
-    both = zip(curve["seconds"], curve["phase"], strict=True)
-    return float(statistics.median(seconds for seconds, each in both if each == phase))
-
-
 def _compare(search: Document, fit: Document) -> dict[str, Any]:
     one, other = _search_side(search), _fit_side(fit)
     return {
@@ -82,71 +73,57 @@ def _compare(search: Document, fit: Document) -> dict[str, Any]:
 
 def _search_side(cell: Document) -> dict[str, Any]:
     """A search one trial after the other; a trial that failed costs, and finds nothing."""
-    curve, ends = _Line(), _Line()
-    for trial in cell["trials"]:
-        before, columns = curve.spent(), trial["curve"]
-        mrrs = columns["mrr"] if trial["mrr"] is not None else [None] * trial["epochs"]
-        for epoch, (mrr, seconds) in enumerate(zip(mrrs, _shared_out(columns, trial["seconds"]), strict=True), 1):
-            curve.add(before[0] + epoch, before[1] + seconds, mrr)
-        ends.add(*curve.spent(), trial["mrr"])
-    side = _side(cell, "point", curve)
-    more = {"strength": cell["strength"]["value"], "work": side["epochs"]}
-    return side | more | {"trials": {**ends.columns(), "mrr": ends.found}}
+    trials = cell["trials"]
+    found = [mrr for each in trials for mrr in (each["curve"]["mrr"] if each["mrr"] else [None] * each["epochs"])]
+    ends = [each["mrr"] or 0.0 for each in trials]
+    side = _side(cell, "point", _curve(found))
+    return side | {
+        "strength": cell["strength"]["value"],
+        "work": side["epochs"],
+        "trials": {
+            "epochs": [*accumulate(each["epochs"] for each in trials)],
+            "best": [*accumulate(ends, max)],
+            "mrr": ends,
+        },
+    }
 
 
 def _fit_side(cell: Document) -> dict[str, Any]:
     """A fit epoch by epoch: the line of one model, that of the blend, and the one model that the fit leaves behind."""
-    columns, one, blend = cell["curve"], _Line(), _Line()
+    columns = cell["curve"]
     together = cell["config"]["retrain"]["judge"] == "blend" and "em" in columns["phase"]
-    spent = _shared_out(columns, cell["seconds"])
-    for epoch, (phase, mrr, seconds) in enumerate(zip(columns["phase"], columns["mrr"], spent, strict=True), 1):
-        (blend if together and phase == "retrain" else one).add(epoch, seconds, mrr)
+    n = len(columns["mrr"]) - together * columns["phase"].count("retrain")
     ordinary = _pace(columns, "pretrain")
-    of_one = {phase: _pace(columns, phase) / ordinary for phase, n in cell["epochs"].items() if n}
-    return _side(cell, chosen_mode(cell, "single"), one) | {
+    of_one = {phase: _pace(columns, phase) / ordinary for phase, epochs in cell["epochs"].items() if epochs}
+    return _side(cell, chosen_mode(cell, "single"), _curve(columns["mrr"][:n])) | {
         "work": sum(cell["epochs"][phase] * each for phase, each in of_one.items()),
         "of_one_epoch": of_one,
-        "blend": blend.columns() if blend.found else None,
+        "blend": _curve(columns["mrr"][n:], n) if columns["mrr"][n:] else None,
         "phases": cell["epochs"],
         "auto": {"mode": cell["mode"], **kept_figures(cell, cell["mode"])},
     }
 
 
-class _Line:
-    """The best so far against epochs and seconds spent."""
-
-    def __init__(self) -> None:
-        self.epochs: list[int] = []
-        self.seconds: list[float] = []
-        self.found: list[float] = []  # 0 where nothing was measured
-
-    def add(self, epochs: int, seconds: float, mrr: float | None) -> None:
-        """Mutates: what was found when so much was spent."""
-        self.epochs.append(epochs)
-        self.seconds.append(round(seconds, 3))
-        self.found.append(mrr or 0.0)
-
-    def spent(self) -> tuple[int, float]:
-        return (self.epochs[-1], self.seconds[-1]) if self.epochs else (0, 0.0)
-
-    def columns(self) -> Curve:
-        return {"epochs": [*self.epochs], "seconds": [*self.seconds], "best": [*accumulate(self.found, max)]}
+def _pace(curve: Document, phase: str) -> float:
+    """Seconds of an epoch of a phase, which has some."""
+    both = zip(curve["seconds"], curve["phase"], strict=True)
+    return float(statistics.median(seconds for seconds, each in both if each == phase))
 
 
-def _shared_out(columns: Document, total: float) -> list[float]:
-    """Seconds spent after each epoch, the last of them all that the run took."""
-    spent = list(accumulate(columns["seconds"]))
-    return [each * total / spent[-1] for each in spent] if spent and spent[-1] else spent
+def _curve(mrrs: Sequence[float | None], after: int = 0) -> dict[str, list[float]]:
+    """The best so far against epochs spent; 0 where nothing was measured yet."""
+    best = [*accumulate((mrr or 0.0 for mrr in mrrs), max)]
+    return {"epochs": [*range(after + 1, after + len(best) + 1)], "best": best}
 
 
-def _side(cell: Document, mode: str, line: _Line) -> dict[str, Any]:
+def _side(cell: Document, mode: str, curve: Document) -> dict[str, Any]:
     return {
         "cell": cell["name"],
         "mode": mode,
         **kept_figures(cell, mode),
         "epochs": sum(cell["epochs"].values()),
         "seconds": cell["seconds"],
-        "curve": line.columns(),
+        "curve": curve,
     }
 
 
@@ -251,7 +228,5 @@ SEARCH = Study(
     select=select,
     measure=measure,
     tables=(cost_table,),
-    pictures=(
-        Picture("search", ".svg", "validation MRR against epochs and seconds spent, search and fit", cost_figure),
-    ),
+    pictures=(Picture("search", ".svg", "validation MRR against epochs spent, search and fit", cost_figure),),
 )

@@ -20,14 +20,16 @@ def versions() -> dict[str, str]:
 
     As of the first call: what is on disk may change while a long command works with what it has read.
     """
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    commit = _commit()
-    return found | ({"commit": commit} if commit else {})
+    found = {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}
+    commit = _git("rev-parse", "--short", "HEAD")
+    changes = _git("status", "--porcelain", "--", ":(top,glob)**/*.py")
+    return found | ({"commit": commit + (" with changes" if changes else "")} if commit else {})
+
+
+def _git(*words: str) -> str:
+    """What git says of the repository that this file is in; nothing if it is in none."""
+    done = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def machine() -> dict[str, Any]:
@@ -50,26 +52,6 @@ def now() -> str:
 
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    """Of the repository that this file is in; a tree with changes says so."""
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False, timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None
-    commit = git("rev-parse", "--short", "HEAD")
-    return commit and commit + (" with changes" if git("status", "--porcelain", "--", ":(top,glob)**/*.py") else "")
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

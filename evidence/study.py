@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evidence.documents import VERSION, Document
-from evidence.naming import about, key_of, stem
+from evidence.naming import about, stem
 from evidence.provenance import now, versions
 from evidence.tables import Table
 
@@ -57,25 +56,22 @@ class Study:
     tables: tuple[Callable[[Sequence[Document]], Table], ...]
     pictures: tuple[Picture, ...] = ()
 
-    def documents(self, cells: Sequence[Document], load: Load, on_measuring: OnMeasuring) -> Iterator[dict[str, Any]]:
+    def documents(
+        self, cells: Sequence[Document], load: Load, on_measuring: OnMeasuring, command: str = ""
+    ) -> Iterator[dict[str, Any]]:
         """The JSON of each group of cells."""
         for group in self.select(cells):
-            yield self._document(group, self.measure(group, load, on_measuring))
+            yield self._document(group, self.measure(group, load, on_measuring), command)
 
-    def _document(self, group: Group, content: Mapping[str, Any]) -> dict[str, Any]:
+    def _document(self, group: Group, content: Mapping[str, Any], command: str) -> dict[str, Any]:
         used = {cell["name"]: cell for cells in group.values() for cell in cells}
         first = next(iter(used.values()))
-        graph, model, dim = key_of(first)
-        seeds = sorted({cell["seed"] for cell in used.values()})
-        words = [self.name, "--data", first["data"], "--model", model, "--dim", dim, "--seeds", *seeds]
         return {
             "kind": self.kind,
             "version": VERSION,
             "name": stem(first),
-            "command": shlex.join(["python", "-m", "evidence", *map(str, words)]),
-            "graph": graph,
-            "model": model,
-            "dim": dim,
+            "command": command,
+            **{key: first[key] for key in ("graph", "model", "dim")},
             **content,
             "versions": versions(),
             "finished": now(),
