@@ -42,7 +42,7 @@ VARIANTS: dict[str, Variant] = {
     "conventional": Variant(_GIVEN, "published", labels={"point": "conventional, one given strength"}),
     "search": Variant(_GIVEN, "searched", labels={"point": "best shared strength of a search"}),
     "em": Variant(
-        modes=MODES,
+        modes=tuple(MODES),
         labels={
             "point": "after EM: point (re-trained)",
             "mean": "after EM: mean of q",
@@ -51,8 +51,8 @@ VARIANTS: dict[str, Variant] = {
         },
     ),
     "ordinary": Variant(_ORDINARY),
-    "fresh": Variant({**_MULTIPLES, "retrain.start": "fresh"}, modes=MODES),
-    "warm": Variant(_MULTIPLES, modes=MODES),
+    "fresh": Variant({**_MULTIPLES, "retrain.start": "fresh"}, modes=tuple(MODES)),
+    "warm": Variant(_MULTIPLES, modes=tuple(MODES)),
 }
 BASELINES = ("search", "conventional")  # what EM is compared with: the first that there is
 

@@ -107,7 +107,7 @@ def test_a_cell_has_its_figures_and_where_they_come_from(variant: str, tmp_path:
     curves = [trial["curve"] for trial in document["trials"]] if variant == "search" else [document["curve"]]
     assert sum(document["epochs"].values()) == sum(len(curve["mrr"]) for curve in curves) >= 2 * len(curves)
     assert document["epochs"]["em"] == (2 if variant == "em" else 0)
-    modes = MODES if variant == "em" else ("point",)
+    modes = tuple(MODES) if variant == "em" else ("point",)
     assert tuple(document["metrics"]) == modes and document["mode"] in modes
     with Run.open(Path(document["run"])) as run:
         model = run.model()
