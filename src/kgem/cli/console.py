@@ -11,9 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import IO, TYPE_CHECKING, Any
 
 from kgem.errors import KgemError
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "AsJson",
     "can_draw",
     "emit",
     "emit_bytes",
@@ -51,8 +48,6 @@ WRONG_PATH = (  # errors of the system that are the user's to put right
 )
 
 NO_MEMORY = "there is not enough memory for this\n  lower the dimension, or use a machine that has more"
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def plain(text: object) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, emit, emit_json, plain, say, table
-from kgem.cli.output import Force, fill_folder, refuse_existing, refuse_taken
+from kgem.cli.arguments import AsJson, Force
+from kgem.cli.console import emit, emit_json, plain, say, table
+from kgem.cli.output import fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
 from kgem.cli.writing import STDOUT, check_format, choose_target, write_folder, write_one_file, write_stdout
@@ -77,7 +78,7 @@ def stats(
     top: Annotated[int, typer.Option(min=0, help="How many relations to list.")] = 20,
     figure: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also draw how often symbols occur (.svg or .png).", show_default=False),
+        typer.Option(metavar="FILE", help="Also draw how often symbols occur (.svg or .png)."),
     ] = None,
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings, for the cost of a fit.")] = 100,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of all phases, for the cost of a fit.")] = 150,
@@ -157,7 +158,7 @@ def convert(
 @reading.with_options
 def split(
     graph: reading.Graph,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.")],
     valid: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
     test: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
     seed: Seed = 0,
@@ -190,7 +191,7 @@ def split(
 
 @app.command(epilog="Example: kgem data generate --entities 500 --relations 8 --facts 10000 --out planted/")
 def generate(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the graph.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the graph.")],
     entities: Annotated[int, typer.Option(min=1)] = 1000,
     relations: Annotated[int, typer.Option(min=1)] = 10,
     facts: Annotated[int, typer.Option(min=1)] = 20_000,
@@ -243,10 +244,8 @@ def generate(
 
 @app.command(epilog="Example: kgem data fetch umls")
 def fetch(
-    name: Annotated[str | None, typer.Argument(help="Without it: the list of names.", show_default=False)] = None,
-    mirror: Annotated[
-        str | None, typer.Option(metavar="URL", help="Download from here instead.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Without it: the list of names.")] = None,
+    mirror: Annotated[str | None, typer.Option(metavar="URL", help="Download from here instead.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again what is here already.")] = False,
     as_json: AsJson = False,
 ) -> None:

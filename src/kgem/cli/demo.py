@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kgem.cli.arguments import Force, Quiet
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
-from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.training import Quiet, result_tables, set_threads, train
+from kgem.cli.training import result_tables, set_threads, train
 from kgem.report.formatting import percent, percent_range
 
 if TYPE_CHECKING:

@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli.arguments import Mode, ModeChoice, RunFolder
-from kgem.cli.console import AsJson, emit, emit_json, say
+from kgem.cli.arguments import AsJson, Force, Mode, RunFolder
+from kgem.cli.console import emit, emit_json, say
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, fill_folder, refuse_taken
+from kgem.cli.output import fill_folder, refuse_taken
 from kgem.cli.progress import Progress
-
-__all__ = ["export"]
 
 
 class FormatChoice(StrEnum):
@@ -28,11 +26,9 @@ class FormatChoice(StrEnum):
 
 def export(
     run: RunFolder,
-    to: Annotated[FormatChoice, typer.Option(help="For which programs.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.", show_default=False)
-    ] = None,
-    mode: Mode = ModeChoice.auto,
+    to: Annotated[FormatChoice, typer.Option(help="For which programs.")],
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.")] = None,
+    mode: Mode = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

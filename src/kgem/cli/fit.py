@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, plain, say
-from kgem.cli.output import Force
+from kgem.cli.arguments import AsJson, Force, Quiet, Threads
+from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
 from kgem.cli.tables import size
-from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
+from kgem.cli.training import emit_result, set_threads, train
 from kgem.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,36 +22,28 @@ if TYPE_CHECKING:
     from kgem.data.dataset import Dataset
     from kgem.runs.fitting import Prepared
 
-__all__ = ["fit", "read_settings"]
-
 
 @reading.with_options
 def fit(
     graph: reading.Graph,
-    model: Annotated[
-        str | None, typer.Option(help="Score function: complex, distmult, ... [default: complex]", show_default=False)
-    ] = None,
-    dim: Annotated[
-        int | None, typer.Option(min=1, help="Dimension K of the embeddings. [default: 100]", show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Score function: complex, distmult, ... [default: complex]")] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Dimension K of the embeddings. [default: 100]")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="The run folder. [default: runs/NAME]", show_default=False),
+        typer.Option(metavar="FOLDER", help="The run folder. [default: runs/NAME]"),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in TOML; see docs/settings.md.", show_default=False)
-    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML; see docs/settings.md.")] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One setting, as em.beta=0.3; may be repeated."),
     ] = None,
     recipe: Annotated[str, typer.Option(help="Settings to start from: default, or paper.")] = "default",
     seed: Annotated[int | None, typer.Option(min=0, help="Of all random numbers. [default: 0]")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N. [default: cpu]", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N. [default: cpu]")] = None,
     threads: Threads = None,
     time_budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.", show_default=False),
+        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m."),
     ] = None,
     valid: Annotated[
         float, typer.Option(min=0, help="If the graph has no splits: share or number of facts for validation.")

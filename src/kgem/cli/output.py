@@ -6,16 +6,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from kgem.errors import InputError
 from kgem.files.atomic import replace_folder
 
-__all__ = ["Force", "fill_folder", "refuse_existing", "refuse_taken"]
-
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")]
+__all__ = ["fill_folder", "refuse_existing", "refuse_taken"]
 
 
 def refuse_existing(path: Path, force: bool) -> None:

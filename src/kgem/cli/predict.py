@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.arguments import AsCsv, Device, Figure, Mode, ModeChoice, Out, RunFolder
-from kgem.cli.console import AsJson, emit, heading, paragraph, say, table
+from kgem.cli.arguments import AsCsv, AsJson, Device, Figure, Force, Mode, Out, RunFolder
+from kgem.cli.console import emit, heading, paragraph, say, table
 from kgem.cli.destination import Destination, save_figure
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, refuse_existing
+from kgem.cli.output import refuse_existing
 from kgem.cli.progress import Progress
 from kgem.errors import ConfigError, TriplesError
 from kgem.report.formatting import answer_ranges, percent
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kgem.answer.missing import ScoredFact
     from kgem.answer.model import Model
     from kgem.answer.predict import Prediction, Query
-
-__all__ = ["predict"]
 
 TOP, TOP_OF_ALL = 10, 1000
 ANSWERS = {
@@ -53,27 +51,24 @@ FACTS = {
 
 def predict(
     run: RunFolder,
-    head: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
-    relation: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
-    tail: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
+    head: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its label.")] = None,
     queries: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Many questions: head, relation, tail per line, separated by tabs, what is asked empty or ?.",
-            show_default=False,
         ),
     ] = None,
     everything: Annotated[
         bool,
         typer.Option("--all", help="The most probable facts that the graph lacks; --relation narrows it to one."),
     ] = False,
-    top: Annotated[
-        int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.", show_default=False)
-    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.")] = None,
     new_only: Annotated[bool, typer.Option("--new-only", help="Leave out what the graph has already.")] = False,
     figure: Figure = None,
-    mode: Mode = ModeChoice.auto,
+    mode: Mode = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
     as_csv: AsCsv = False,

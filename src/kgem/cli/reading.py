@@ -54,7 +54,6 @@ Graph = Annotated[
     typer.Argument(
         metavar="GRAPH",
         help="A file, a folder with train/valid/test, a name that 'kgem data fetch' lists, or - for standard input.",
-        show_default=False,
     ),
 ]
 _PANEL = "How to read the graph"
@@ -64,7 +63,6 @@ Format = Annotated[
         metavar="NAME",
         help="tsv, csv, parquet, nt, nq, ttl, rdf or openke; without it the file's name tells.",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 Header = Annotated[
@@ -76,7 +74,6 @@ Columns = Annotated[
         metavar="H,R,T",
         help="Columns of head, relation, tail: names (of a --header), or numbers from 1.",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 Extra = Annotated[
@@ -85,7 +82,6 @@ Extra = Annotated[
         metavar="NAME",
         help="What the fourth column is, to keep it; one called 'split' says train, valid or test.",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 Literals = Annotated[

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kgem.cli import reading
-from kgem.cli.arguments import AsCsv, Device, Out
-from kgem.cli.console import AsJson, emit, plain, say, table
+from kgem.cli.arguments import AsCsv, AsJson, Device, Force, Out
+from kgem.cli.console import emit, plain, say, table
 from kgem.cli.destination import Destination
-from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
 from kgem.errors import FitError, InputError
 from kgem.report.formatting import percent
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from kgem.evaluate.metrics import Metrics
     from kgem.model.embeddings import Embeddings
     from kgem.train.search import Trial
-
-__all__ = ["RANGE", "search"]
 
 RANGE = (1e-3, 1.0)  # of the shared strength: kgem.train.search.STRENGTHS, without loading the engine
 
@@ -46,7 +43,7 @@ def search(
     model: Annotated[str, typer.Option(help="Score function.")] = "complex",
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings.")] = 100,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Of each trial at most; without it as pre-training.", show_default=False)
+        int | None, typer.Option(min=1, help="Of each trial at most; without it as pre-training.")
     ] = None,
     strengths: Annotated[
         tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range of the shared strength.")

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.arguments import AsCsv, Figure, Out, RunFolder
-from kgem.cli.console import AsJson, emit, heading, paragraph, plain, say, table
+from kgem.cli.arguments import AsCsv, AsJson, Figure, Force, Out, RunFolder
+from kgem.cli.console import emit, heading, paragraph, plain, say, table
 from kgem.cli.destination import Destination, save_figure
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, refuse_existing
+from kgem.cli.output import refuse_existing
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
-
-__all__ = ["strengths"]
 
 TOP = 10
 COLUMNS = {"kind": "str", "label": "str", "strength": "float", "frequency": "int", "ratio": "float"}
@@ -33,7 +31,7 @@ class KindChoice(StrEnum):
 def strengths(
     run: RunFolder,
     top: Annotated[int, typer.Option(min=1, help="How many of the most, and of the least regularised to list.")] = TOP,
-    of: Annotated[KindChoice | None, typer.Option(help="Only these.", show_default=False)] = None,
+    of: Annotated[KindChoice | None, typer.Option(help="Only these.")] = None,
     figure: Figure = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from kgem.runs.fitting import Prepared
     from kgem.runs.run import Run
 
-__all__ = ["INTERRUPTED", "Quiet", "Threads", "emit_result", "result_tables", "say_plan", "set_threads", "train"]
+__all__ = ["INTERRUPTED", "emit_result", "result_tables", "say_plan", "set_threads", "train"]
 
 INTERRUPTED = 130  # exit code, as of shells
 _SPLITS = ("valid", "test")
 _FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
 
 
 def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = None) -> Model:

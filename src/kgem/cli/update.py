@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.arguments import RunFolder
-from kgem.cli.console import AsJson, plain, say
+from kgem.cli.arguments import AsJson, Force, Quiet, RunFolder, Threads
+from kgem.cli.console import plain, say
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force
 from kgem.cli.progress import Progress
-from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
+from kgem.cli.training import emit_result, set_threads, train
 from kgem.errors import InputError
 from kgem.report.formatting import pluralise
 
@@ -34,25 +33,22 @@ def update(
         typer.Argument(
             metavar="[FACTS]",
             help="New facts: a file, a folder with train/valid/test, - for standard input, or the review.tsv of a run.",
-            show_default=False,
         ),
     ] = None,
-    remove: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Facts that the graph is to lose.", show_default=False)
-    ] = None,
+    remove: Annotated[str | None, typer.Option(metavar="FILE", help="Facts that the graph is to lose.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="The new run folder. [default: RUN-2, or the next]", show_default=False),
+        typer.Option(metavar="FOLDER", help="The new run folder. [default: RUN-2, or the next]"),
     ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One setting, as em.epochs=20; may be repeated."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N.")] = None,
     threads: Threads = None,
     time_budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.", show_default=False),
+        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m."),
     ] = None,
     quiet: Quiet = False,
     force: Force = False,
