@@ -40,14 +40,7 @@ def _parse_size(text: str) -> int:
     return size
 
 
-class ByChoice(StrEnum):
-    """How figures can be broken down."""
-
-    side = "side"
-    category = "category"
-    frequency = "frequency"
-    relation = "relation"
-    ties = "ties"
+ByChoice = StrEnum("ByChoice", ["side", "category", "frequency", "relation", "ties"])  # how figures are broken down
 
 
 def evaluate(

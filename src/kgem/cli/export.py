@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,18 +14,9 @@ from kgem.cli.output import fill_folder, refuse_taken
 from kgem.cli.progress import Progress
 
 
-class FormatChoice(StrEnum):
-    """What other programs read."""
-
-    parquet = "parquet"
-    npz = "npz"
-    word2vec = "word2vec"
-    pykeen = "pykeen"
-
-
 def export(
     run: RunFolder,
-    to: Annotated[FormatChoice, typer.Option(help="For which programs.")],
+    to: Annotated[Literal["parquet", "npz", "word2vec", "pykeen"], typer.Option(help="For which programs.")],
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.")] = None,
     mode: Mode = "auto",
     force: Force = False,
@@ -51,6 +41,6 @@ def export(
     files = [str(target / name) for name in names]
     say(f"mode {model.resolve(mode)}; {FORMATS[to].about}")
     if as_json:
-        emit_json({"format": str(to), "mode": model.resolve(mode), "files": files})
+        emit_json({"format": to, "mode": model.resolve(mode), "files": files})
     else:
         emit(*files)

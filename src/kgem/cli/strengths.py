@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,17 +20,10 @@ TOP = 10
 COLUMNS = {"kind": "str", "label": "str", "strength": "float", "frequency": "int", "ratio": "float"}
 
 
-class KindChoice(StrEnum):
-    """Whose strengths."""
-
-    entities = "entities"
-    relations = "relations"
-
-
 def strengths(
     run: RunFolder,
     top: Annotated[int, typer.Option(min=1, help="How many of the most, and of the least regularised to list.")] = TOP,
-    of: Annotated[KindChoice | None, typer.Option(help="Only these.")] = None,
+    of: Annotated[Literal["entities", "relations"] | None, typer.Option(help="Only these.")] = None,
     figure: Figure = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -47,8 +39,8 @@ def strengths(
     if figure is not None:
         refuse_existing(figure, force)
     model = open_model(run)
-    kinds = [of] if of else list(KindChoice)
-    groups = {kind.value: _list_symbols(model, kind) for kind in kinds}
+    kinds = [of] if of else ["entities", "relations"]
+    groups = {kind: _list_symbols(model, kind) for kind in kinds}
     if figure is not None:
         from kgem.report.figures import draw_strengths
 
@@ -61,14 +53,14 @@ def strengths(
         _emit_tables(kind, rows, fit, top, place > 0)
 
 
-def _list_symbols(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+def _list_symbols(model: Model, kind: str) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
     """All symbols, the most regularised first, and how strengths follow frequency."""
     import numpy as np
 
     from kgem.evaluate.strength_laws import fit_strengths
 
     data = model.data
-    if kind == KindChoice.entities:
+    if kind == "entities":
         labels, counts, lam = list(data.entities), data.entity_counts, model.strengths.entities.array
         kinds = ["entity"] * len(labels)
     else:
