@@ -63,10 +63,7 @@ def emit(*things: Any) -> None:
 def emit_json(value: Any) -> None:
     """Print a value to stdout as JSON."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    text = json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False)
-    with _ignore_closed_pipe(sys.stdout):
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+    emit_text(json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False) + "\n")
 
 
 def emit_text(text: str) -> None:

@@ -11,11 +11,10 @@ from kgem.cli.arguments import Force, Quiet
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
 from kgem.cli.progress import Progress, duration
 from kgem.cli.training import result_tables, set_threads, train
-from kgem.report.formatting import percent, percent_range
+from kgem.report.formatting import answer_ranges, percent
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
-    from kgem.answer.predict import Answer
     from kgem.data.dataset import Dataset
 
 GRAPH, ORIGIN = "world", "demo"
@@ -82,7 +81,16 @@ def _answers(model: Model, relation: str, words: str) -> list[tuple[Any, ...]]:
         return []
     found = [answer for answer in model.predict(head, relation, top=100) if answer.known in (None, "test")]
     asked = [words.format(head), *[""] * (SHOWN - 1)]
-    return [(text, *_describe(answer)) for text, answer in zip(asked, found, strict=False)]
+    return [
+        (
+            text,
+            answer.label,
+            "yes (in test)" if answer.known else "unknown",
+            percent(answer.probability),
+            answer_ranges(answer)[0],
+        )
+        for text, answer in zip(asked, found, strict=False)
+    ]
 
 
 def _asked_about(data: Dataset, relation: str) -> str | None:
@@ -93,11 +101,6 @@ def _asked_about(data: Dataset, relation: str) -> str | None:
     answers = (known == heads[:, None]).sum(axis=1)  # (questions,)
     first = min(range(len(heads)), key=lambda i: (answers[i], -data.entity_counts[heads[i]]))
     return data.entities[int(heads[first])]
-
-
-def _describe(answer: Answer) -> tuple[str, str, str, str]:
-    truth = "yes (in test)" if answer.known == "test" else "unknown"
-    return answer.label, truth, percent(answer.probability), percent_range(answer.low or 0.0, answer.high or 0.0)
 
 
 def _show_strengths(model: Model) -> None:

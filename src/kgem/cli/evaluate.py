@@ -12,9 +12,8 @@ import typer
 
 from kgem.cli.arguments import AsJson, Device, Force, Mode, RunFolder, Split
 from kgem.cli.console import emit, emit_json, heading, paragraph, say, table
-from kgem.cli.destination import save_figure
+from kgem.cli.destination import refuse_figure, save_figure
 from kgem.cli.opening import open_model
-from kgem.cli.output import refuse_existing
 from kgem.cli.progress import Progress
 from kgem.report.formatting import METRICS, metric_cells
 
@@ -52,8 +51,7 @@ def evaluate(
         bool, typer.Option("--calibration", help="Also measure how far the probabilities can be trusted.")
     ] = False,
     figure: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the reliability curve (.svg or .png)."),
+        Path | None, typer.Option(metavar="FILE", help="Draw the reliability curve (.svg or .png).")
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Raw ranks: the other known answers are rivals as well.")] = False,
     memory: Annotated[
@@ -69,8 +67,7 @@ def evaluate(
     force: Force = False,
 ) -> None:
     """Rank the facts of a split among all entities, without the other known answers: MRR and Hits@k."""
-    if figure is not None:
-        refuse_existing(figure, force)
+    refuse_figure(figure, force)
     model = open_model(run, device)
     with Progress(f"ranking {split}") as progress:
         limit = {} if memory is None else {"memory": memory}

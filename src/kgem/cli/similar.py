@@ -12,7 +12,7 @@ from kgem.cli.console import emit, heading, table
 from kgem.cli.destination import Destination
 from kgem.cli.opening import open_model
 
-COLUMNS = {"label": "str", "cosine": "float", "frequency": "int"}
+COLUMNS = ("label", "cosine", "frequency")
 
 
 def similar(

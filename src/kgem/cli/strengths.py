@@ -9,15 +9,14 @@ import typer
 
 from kgem.cli.arguments import AsCsv, AsJson, Figure, Force, Out, RunFolder
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
-from kgem.cli.destination import Destination, save_figure
+from kgem.cli.destination import Destination, refuse_figure, save_figure
 from kgem.cli.opening import open_model
-from kgem.cli.output import refuse_existing
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
 
 TOP = 10
-COLUMNS = {"kind": "str", "label": "str", "strength": "float", "frequency": "int", "ratio": "float"}
+COLUMNS = ("kind", "label", "strength", "frequency", "ratio")
 
 
 def strengths(
@@ -36,8 +35,7 @@ def strengths(
     means twice as strong as symbols of that frequency are on average. JSON, CSV and files have every symbol.
     """
     destination = Destination(as_json, as_csv, out, force)
-    if figure is not None:
-        refuse_existing(figure, force)
+    refuse_figure(figure, force)
     model = open_model(run)
     kinds = [of] if of else ["entities", "relations"]
     groups = {kind: _list_symbols(model, kind) for kind in kinds}
