@@ -28,6 +28,9 @@ CHECK_RATE = 4e5  # facts a second: a guess for the time left, from FB15K on one
 To = Annotated[
     str | None, typer.Option("--to", metavar="NAME", help="Format to write, as for --format; tsv where no name tells.")
 ]
+Range = Annotated[
+    tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
+]
 
 
 @app.command(epilog="Example: kgem data check graph.tsv")
@@ -191,12 +194,8 @@ def generate(
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the planted embeddings.")] = 20,
     model: Annotated[str, typer.Option(help="Score function: complex or distmult.")] = "complex",
     p: Annotated[int, typer.Option(min=2, max=3, help="Norm of the prior.")] = 3,
-    entity_strengths: Annotated[
-        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
-    ] = (0.5, 5.0),
-    relation_strengths: Annotated[
-        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
-    ] = (0.5, 5.0),
+    entity_strengths: Range = (0.5, 5.0),
+    relation_strengths: Range = (0.5, 5.0),
     valid: Share = 0.1,
     test: Share = 0.1,
     seed: Seed = 0,

@@ -15,6 +15,7 @@ from kgem.report.formatting import answer_ranges, percent
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
+    from kgem.answer.predict import Answer
     from kgem.data.dataset import Dataset
 
 GRAPH, ORIGIN = "world", "demo"
@@ -81,16 +82,7 @@ def _answers(model: Model, relation: str, words: str) -> list[tuple[Any, ...]]:
         return []
     found = [answer for answer in model.predict(head, relation, top=100) if answer.known in (None, "test")]
     asked = [words.format(head), *[""] * (SHOWN - 1)]
-    return [
-        (
-            text,
-            answer.label,
-            "yes (in test)" if answer.known else "unknown",
-            percent(answer.probability),
-            answer_ranges(answer)[0],
-        )
-        for text, answer in zip(asked, found, strict=False)
-    ]
+    return [(text, *_describe(answer)) for text, answer in zip(asked, found, strict=False)]
 
 
 def _asked_about(data: Dataset, relation: str) -> str | None:
@@ -101,6 +93,11 @@ def _asked_about(data: Dataset, relation: str) -> str | None:
     answers = (known == heads[:, None]).sum(axis=1)  # (questions,)
     first = min(range(len(heads)), key=lambda i: (answers[i], -data.entity_counts[heads[i]]))
     return data.entities[int(heads[first])]
+
+
+def _describe(answer: Answer) -> tuple[str, str, str, str]:
+    truth = "yes (in test)" if answer.known == "test" else "unknown"
+    return answer.label, truth, percent(answer.probability), answer_ranges(answer)[0]
 
 
 def _show_strengths(model: Model) -> None:
