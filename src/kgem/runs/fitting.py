@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ def fit_in_memory(
     """A fit from its start to a model, with nothing on disk."""
     with ExitStack() as stack:
         threads = stack.enter_context(use_threads(config.run.threads))
-        board = None if tensorboard is None else stack.enter_context(TensorBoard(tensorboard))
+        board = None if tensorboard is None else stack.enter_context(closing(TensorBoard(tensorboard)))
         fit = start_fit(prepared, record_threads(config, threads))
         for phase, record in fit.epochs():
             if board is not None:
