@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> 
     made, report = make_split(replace(graph, test=given[:0], extra={}), valid, 0.0 if len(given) else test, seed)
     if len(given):
         made = replace(made, test=given)
-    return Prepared(made, {"seed": seed, **report.to_dict()})
+    return Prepared(made, {"seed": seed, **asdict(report)})
 
 
 def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float) -> Model:
