@@ -55,7 +55,7 @@ def check(
 
         report = check_splits(dataset, threshold)
     if as_json:
-        emit_json(report.to_dict() | {"reading": [asdict(each) for each in dataset.reports]})
+        emit_json(asdict(report) | {"reading": [asdict(each) for each in dataset.reports]})
     else:
         emit(*check_tables(report, dataset.reports))
     if not how.skip_bad:
@@ -105,7 +105,7 @@ def stats(
 
         save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
     if as_json:
-        emit_json(found.to_dict())
+        emit_json(asdict(found))
     else:
         emit(*stats_tables(found, top))
 
@@ -182,7 +182,7 @@ def split(
     names = write_folder(parts, out, name, how.literals == "keep")
     say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
     if as_json:
-        emit_json(report.to_dict() | {"files": names})
+        emit_json(asdict(report) | {"files": names})
 
 
 @app.command(epilog="Example: kgem data generate --entities 500 --relations 8 --facts 10000 --out planted/")
