@@ -125,7 +125,10 @@ def read_tables(
     store: Store, place: Path, data: Dataset, config: Config, device: torch.device
 ) -> tuple[Embeddings, Posterior, Strengths]:
     """What `table_tensors` wrote; a ValueError if the shapes are not those of this graph and these settings."""
-    pairs = {group: _pair(store.tensors, group, device) for group in ("point", "mean", "log_std", "strengths")}
+    pairs = {
+        group: (store.tensors[f"{group}/entities"].to(device), store.tensors[f"{group}/relations"].to(device))
+        for group in ("point", "mean", "log_std", "strengths")
+    }
     score = _score(config.model.score, place)
     _check_shapes(pairs, data, config, score)
     q = Posterior(*(Gaussian(m, s) for m, s in zip(pairs["mean"], pairs["log_std"], strict=True)))
@@ -147,11 +150,6 @@ def _score(name: str, place: Path) -> Score:
         remedy = "put it into kgem.model.scores.SCORES before loading; commands do with kgem --import MODULE"
         raise ArtifactError(f"its score function {name!r} is not known here", where=str(place), remedy=remedy)
     return SCORES[name]
-
-
-def _pair(tensors: Mapping[str, Tensor], group: str, device: torch.device) -> tuple[Tensor, Tensor]:
-    entities, relations = (tensors[f"{group}/{side}"].to(device) for side in SIDES)
-    return entities, relations
 
 
 def _check_shapes(pairs: Mapping[str, tuple[Tensor, Tensor]], data: Dataset, config: Config, score: Score) -> None:

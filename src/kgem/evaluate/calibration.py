@@ -84,22 +84,15 @@ class Calibration:
 
 
 def measure(
-    scorer: Scorer | Embeddings,
-    test: Ints,
-    known: QueryIndex | None,
-    temperature: float,
-    *,
-    top: int = 10,
-    bins: int = 15,
-    memory: int = MEMORY,
+    scorer: Scorer | Embeddings, test: Ints, known: QueryIndex | None, temperature: float, *, top: int = 10
 ) -> Calibration:
     """How well calibrated a model is on `test`, with a temperature that was fitted before."""
     at = (1.0, temperature)
-    (before, right_before), (after, right) = (top_answers(scorer, test, known, t, top=top, memory=memory) for t in at)
-    loss_before, loss = (log_loss(scorer, test, known, t, memory=memory) for t in at)
-    first_before = reliability(before[:, 0], right_before[:, 0], bins)
-    first = reliability(after[:, 0], right[:, 0], bins)
-    pairs = reliability(after, right, bins)
+    (before, right_before), (after, right) = (top_answers(scorer, test, known, t, top=top) for t in at)
+    loss_before, loss = (log_loss(scorer, test, known, t) for t in at)
+    first_before = reliability(before[:, 0], right_before[:, 0])
+    first = reliability(after[:, 0], right[:, 0])
+    pairs = reliability(after, right)
     return Calibration(
         temperature=temperature,
         n=len(after),
@@ -109,7 +102,7 @@ def measure(
         ece=ece(first),
         ece_before=ece(first_before),
         ece_pairs=ece(pairs),
-        ece_pairs_before=ece(reliability(before, right_before, bins)),
+        ece_pairs_before=ece(reliability(before, right_before)),
         curve=first,
         curve_before=first_before,
         curve_pairs=pairs,

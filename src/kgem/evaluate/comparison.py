@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
-from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer
+from kgem.evaluate.blocks import OnProgress, Scorer
 from kgem.evaluate.metrics import Metrics, summarise
 from kgem.evaluate.ranking import rank
 
@@ -58,31 +58,24 @@ def check_same_facts(first: Dataset, second: Dataset) -> None:
 
 
 def rank_facts(
-    scorer: Scorer,
-    data: Dataset,
-    split: str = "test",
-    *,
-    memory: int = MEMORY,
-    on_progress: OnProgress | None = None,
+    scorer: Scorer, data: Dataset, split: str = "test", *, on_progress: OnProgress | None = None
 ) -> tuple[Metrics, Floats]:
     """The figures of a split, and the mean reciprocal rank of each fact's two questions: (n,)."""
     facts = data.split(split)
     if not len(facts):
         raise InputError(f"{data.name} has no facts in {split}", remedy="compare on another split")
-    ranks = rank(scorer, data.reciprocal(facts), data.filter_index, memory=memory, on_progress=on_progress)
+    ranks = rank(scorer, data.reciprocal(facts), data.filter_index, on_progress=on_progress)
     worst = ranks.of("pessimistic")
     return summarise(worst), (1.0 / worst.astype(np.float64)).reshape(2, -1).mean(axis=0)
 
 
-def compare_values(
-    first: Floats, second: Floats, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = LEVEL
-) -> Difference:
+def compare_values(first: Floats, second: Floats, rng: np.random.Generator) -> Difference:
     """The mean of second - first over paired facts (n,) each, with its bootstrap interval."""
     if first.shape != second.shape or not len(first):
         raise InputError(f"{len(first)} and {len(second)} facts cannot be paired", remedy="rank the same facts")
     gains = second - first
-    low, high = bootstrap_interval(gains, rng, resamples=resamples, level=level)
-    return Difference(float(gains.mean()), low, high, level, len(gains))
+    low, high = bootstrap_interval(gains, rng)
+    return Difference(float(gains.mean()), low, high, LEVEL, len(gains))
 
 
 def bootstrap_interval(
