@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from evidence.documents import Document, read_document, read_folder
-from evidence.engine import LENGTHS, configure
 from evidence.published import SharedStrength, published
 from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError
+from kgem.runs.configure import configure
+from kgem.runs.run import LENGTHS
 
 KIND = "kgem-table1-cell"
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from evidence.cells import KIND, VARIANTS, Cell, differing_settings, is_free
-from evidence.documents import VERSION, make_folder, write_json
-from evidence.engine import CarryOn, Prepared, RunLock, discard, fit_in_folder, read_log, remove_folder
-from evidence.provenance import machine, now, versions
-from evidence.study import OnMeasuring
+from evidence.documents import describe, make_folder, write_json
+from evidence.engine import CarryOn, fit_in_folder
 from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.data.dataset import SPLITS
 from kgem.errors import Damaged, FitError, InputError
+from kgem.files.atomic import remove_folder
+from kgem.files.locks import RunLock
+from kgem.runs.fitting import Prepared
+from kgem.runs.run import discard, read_log
 from kgem.train.search import STRENGTHS, Proposal, Trial, search
 
 TRIALS = "trials.json"
@@ -33,14 +35,12 @@ SETTLED = ("beta", "shared", "mix")
 
 @dataclass(frozen=True)
 class CellMaker:
-    """How cells are made; the callbacks let a command show what happens."""
+    """How cells are made."""
 
     base: Config
     out: Path  # the folder of run folders
     carry_on: CarryOn
-    tell: Callable[[str], None]  # hears what comes next
-    warn: Callable[[str], None]
-    on_measuring: OnMeasuring
+    tell: Callable[[str], None]  # hears what comes next, and what failed
     strengths: tuple[float, float] = STRENGTHS  # the range of a search
 
     def make(self, cell: Cell, prepared: Prepared, command: str) -> dict[str, Any]:
@@ -48,19 +48,14 @@ class CellMaker:
         make = self._search if VARIANTS[cell.variant].strength == "searched" else self._fit
         model, found = make(cell, prepared)
         return {
-            "kind": KIND,
-            "version": VERSION,
+            **describe(KIND, command),
             "name": cell.name,
-            "command": command,
             **{key: value for key, value in asdict(cell).items() if key != "trials"},
             "graph": cell.graph,
             "facts": _graph_facts(prepared),
             **self._measure(model, VARIANTS[cell.variant].modes),
             **found,
             "config": model.config.model_dump(mode="json"),
-            "versions": versions(),
-            "machine": machine(),
-            "finished": now(),
         }
 
     def _fit(self, cell: Cell, prepared: Prepared) -> tuple[Model, dict[str, Any]]:
@@ -119,7 +114,7 @@ class CellMaker:
             seconds = self._run(place, prepared, proposal.config).provenance["seconds"]
         except FitError as error:
             outcome = "failed"
-            self.warn(f"trial {proposal.number} failed: {error.message}")
+            self.tell(f"trial {proposal.number} failed: {error.message}")
         records = read_log(place)
         trial = Trial(
             number=proposal.number,
@@ -138,11 +133,11 @@ class CellMaker:
 
     def _measure(self, model: Model, modes: Sequence[str]) -> dict[str, Any]:
         """Filtered ranks of validation and test in each mode; `mode` is the one that was best on validation."""
+        self.tell("ranking validation and test")
         found: dict[str, dict[str, Any]] = {mode: {} for mode in modes}
         for mode in modes:
             for split in SPLITS[1:]:
-                progress = partial(self.on_measuring, f"ranking {split}, {mode}")
-                told = model.evaluate(split, mode, progress=progress).to_dict()
+                told = model.evaluate(split, mode).to_dict()
                 groups = {name: told[name] for name in GROUPS} if split == "test" else {}
                 found[mode][split] = told["overall"] | groups
         return {"mode": model.mode if model.mode in found else modes[0], "metrics": found}
@@ -200,7 +195,7 @@ def _read_trials(folder: Path, asked: Mapping[str, Any]) -> list[dict[str, Any]]
         others = differing_settings(found, asked) + [name for key, name in names.items() if found[key] != asked[key]]
         if others:
             what = f"the search in this folder was begun with another {', '.join(others)}"
-            remedy = "give what it had, or another --out and --cells, or begin it anew: --force"
+            remedy = "give what it had, or another --out and --results, or begin it anew: --force"
             raise InputError(what, where=str(folder), remedy=remedy)
     return trials
 

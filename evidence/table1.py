@@ -1,4 +1,4 @@
-"""Tables of cells: Table 1 of the paper with our figures, all cells, and short ones for the page and the README."""
+"""Tables of cells: Table 1 of the paper with our figures, and short ones for the page and the README."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evidence.cells import PAPER_GRAPHS
-from evidence.documents import Document
-from evidence.fits import SETTLED
-from evidence.naming import MODELS, about, key_of, model_name, subject
+from evidence.documents import MODELS, Document, subject
 from evidence.published import Figure, published
 from evidence.rows import AUTO, CHOSEN, LABELS, SINGLE, Row, rows_of
 from evidence.tables import Table, bold, mean_and_spread
@@ -18,12 +16,6 @@ AUTO_MARK = "†"  # an asterisk would be taken for bold
 NOT_RUN = "not run"
 FEWEST_TRIALS = 12  # of a search that a fit is held against
 SIZES = {"kbc": "same K", "libkge": "K not given"}  # what is known of the size of published models
-
-
-def all_tables(documents: Sequence[Document]) -> list[Table]:
-    """Everything that there is to say of cells one by one."""
-    made = [*table1(documents), aims(documents), details(documents), settled(documents)]
-    return [table for table in made if table.rows]
 
 
 def table1(documents: Sequence[Document]) -> list[Table]:
@@ -47,17 +39,18 @@ def _results(title: str, graphs: Sequence[str], rows: Sequence[Row]) -> Table:
         for dim in sorted({row.key[2] for row in mine}):
             block = [row for row in mine if row.key[2] == dim]
             best = [_best(block, graph) for graph in graphs]
-            for name in dict.fromkeys(row.name for label in LABELS.values() for row in block if row.label == label):
-                found = {row.key[0]: row for row in block if row.name == name}
+            for label in dict.fromkeys(row.label for row in block):
+                found = {row.key[0]: row for row in block if row.label == label}
                 cells = {each: bold(_figures(row) + _mark(row), row in best) for each, row in found.items()}
-                what = {"model": model_name(model), "K": str(dim), "who": f"kgem, {name}"}
+                what = {"model": MODELS.get(model, model), "K": str(dim), "who": f"kgem, {label}"}
                 lines.append(what | {graph: cells.get(graph, "") for graph in graphs})
     used = {figure.source for figure in published().figures if figure.graph in graphs}
     note = (
         "MRR / Hits@10 on test, filtered, pessimistic ties; over several seeds mean ± standard deviation, and in "
         f"brackets how many. Bold: our best on validation at that model and K. {AUTO_MARK}: the mode that the fit "
         f"chose on validation (auto), {AUTO_MARK} 2/3 if two of three seeds did; only then auto has a row of its own. "
-        "A blend asks two models of dimension K together: twice the numbers. All other rows have one. "
+        "A blend asks two models of dimension K together: twice the numbers. All other rows have one. Cells that were "
+        "made with other settings than most of their seeds are left out. "
     )
     sources = (f"{source}: {text}." for source, text in published().sources.items() if source in used)
     return Table(title, lines, 3, note + " ".join(sources))
@@ -71,7 +64,7 @@ def _published_lines(model: str, graphs: Sequence[str]) -> Iterator[dict[str, st
             found = lines.setdefault((figure.source, figure.who, figure.dim), {})
             found[figure.graph] = figure.text
     for (source, who, dim), found in lines.items():
-        what = {"model": model_name(model), "K": "" if dim is None else str(dim), "who": f"{who} ({source})"}
+        what = {"model": MODELS.get(model, model), "K": "" if dim is None else str(dim), "who": f"{who} ({source})"}
         yield what | {graph: found.get(graph, "") for graph in graphs}
 
 
@@ -105,21 +98,19 @@ def aims(documents: Sequence[Document]) -> Table:
         key = (figure.graph, figure.model, int(figure.aim_dim or 0))
         mine = [row for row in rows if row.key == key]
         given = next((_figures(row) for row in mine if row.label == LABELS["conventional", "point"]), "")
-        for settings in dict.fromkeys(row.settings for row in mine if row.label in CHOSEN) or {"": None}:
-            name = f"{subject(*key)} [{settings}]" if settings else subject(*key)
-            found = {row.label: row for row in mine if row.settings == settings and row.label in CHOSEN}
-            lines.append(
-                {
-                    "graph and model": name,
-                    "published by": f"{figure.who}, {SIZES[figure.source]}",
-                    "published": figure.text,
-                    "ours, published strength": given,
-                    "one fit, one model": _figures(found[SINGLE]) if found else NOT_RUN,
-                    "reached": _met(found[SINGLE], figure) if found else "",
-                    "one fit, `auto`": _figures(found[AUTO]) if found else NOT_RUN,
-                    "reached by `auto`": _met(found[AUTO], figure) if found else "",
-                }
-            )
+        found = {row.label: row for row in mine if row.label in CHOSEN}
+        lines.append(
+            {
+                "graph and model": subject(*key),
+                "published by": f"{figure.who}, {SIZES[figure.source]}",
+                "published": figure.text,
+                "ours, published strength": given,
+                "one fit, one model": _figures(found[SINGLE]) if found else NOT_RUN,
+                "reached": _met(found[SINGLE], figure) if found else "",
+                "one fit, `auto`": _figures(found[AUTO]) if found else NOT_RUN,
+                "reached by `auto`": _met(found[AUTO], figure) if found else "",
+            }
+        )
     note = (
         "MRR / Hits@10 on test. Reached: both are at least what is published. The published strength is of ComplEx; "
         "DistMult has that of a ComplEx with as many numbers."
@@ -130,56 +121,6 @@ def aims(documents: Sequence[Document]) -> Table:
 def _met(row: Row, figure: Figure) -> str:
     enough = row.mean("mrr") >= float(figure.mrr) and row.mean("hits_at_10") >= float(figure.hits_at_10)
     return "yes" if enough else bold("no")
-
-
-def details(documents: Sequence[Document]) -> Table:
-    """Every figure and what it cost."""
-    lines = []
-    rows = [row for row in rows_of(documents) if not row.repeats]
-    names = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3", "Hits@10": "hits_at_10"}
-    for row in sorted(rows, key=lambda row: row.key):
-        epochs = [sum(cell["epochs"].values()) for cell in row.cells]
-        lines.append(
-            {
-                "graph and model": subject(*row.key),
-                "variant": (row.name if row.trials is None else f"{row.name} ({row.trials} trials)") + _mark(row),
-                "seeds": ", ".join(map(str, row.seeds)),
-                "valid MRR": mean_and_spread(row.values("mrr", "valid")),
-                **{name: mean_and_spread(row.values(key)) for name, key in names.items()},
-                "epochs": f"{statistics.fmean(epochs):,.0f}",
-                "seconds": f"{statistics.fmean(cell['seconds'] for cell in row.cells):,.0f}",
-            }
-        )
-    note = (
-        "Epochs and seconds are means over seeds of whole fits and whole searches, all trials and races included. "
-        f"{AUTO_MARK}: what auto chose. Rows with other seeds are no pairs; pairs are in the study of search and fit."
-    )
-    return Table("All cells", lines, 2, note)
-
-
-def settled(documents: Sequence[Document]) -> Table:
-    """What each fit chose by itself: tempering, shared strength and mix; a row per fit that says it."""
-    fits = [each for each in documents if each["variant"] == "em" and all(name in each for name in SETTLED)]
-    lines = [
-        {
-            "graph and model": about(fit),
-            "seed": str(fit["seed"]),
-            "beta": f"{fit['beta']:.3g}",
-            "shared strength": f"{fit['shared']:.3g} x {fit['config']['pretrain']['strength']:.3g}",
-            "a": f"{fit['mix'][0]:g}",
-            "c": f"{fit['mix'][1]:g}",
-            "auto": fit["mode"],
-            "collapses": str(sum(event["event"] == "collapse" for event in fit["events"])),
-        }
-        for fit in sorted(fits, key=lambda each: (key_of(each), each["seed"]))
-    ]
-    note = (
-        "What every fit chose by itself. beta: the weight of prior and entropy in EM (1 is the paper). Shared "
-        "strength: the multiple that the race of pre-training chose, times the first guess. Re-training had the "
-        "strengths a * learned + c * shared strength * n; a = 1, c = 0 is the paper, and a = 0, c = 1 says that the "
-        "pre-trained tables were better and were kept. auto: the mode it chose."
-    )
-    return Table("What the fits settled on", lines, 1, note)
 
 
 # short ones
