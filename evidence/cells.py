@@ -78,11 +78,6 @@ class Cell:
         """Of the run folder and of the JSON file."""
         return f"{self.graph}-{self.model}-{self.dim}-{self.variant}-{self.seed}"
 
-    @property
-    def title(self) -> str:
-        """For people."""
-        return f"{self.graph}, {self.model}, K = {self.dim}, {self.variant}, seed {self.seed}"
-
     def strength(self, base: Config) -> SharedStrength:
         """The shared strength of a variant whose strength is published."""
         width = VARIANTS[self.variant].width

@@ -9,47 +9,48 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evidence import engine, table1
+import typer
+
+from evidence import table1
 from evidence.cells import PAPER_GRAPHS, VARIANTS, Cell, cells, changed_settings, graph_name, read_cell, read_cells
-from evidence.documents import make_folder, versions, write_json, write_text
-from evidence.fits import CellMaker, discard_cell
+from evidence.documents import Document, versions, write_json, write_text
+from evidence.fits import CarryOn, CellMaker, discard_cell
 from evidence.page import BEGIN, END, STUDIES, between_marks, make_pages, read_results
 from evidence.study import Study
+from kgem.answer.model import Model
+from kgem.cli import reading
 from kgem.cli.console import emit_text, paragraph, plain, report_errors, say
+from kgem.cli.fit import read_settings
+from kgem.cli.opening import open_model
+from kgem.cli.progress import Progress
+from kgem.cli.training import set_threads, train
 from kgem.config import Config
 from kgem.errors import ConfigError, FitError, InputError
 from kgem.report.figures.drawing import save_figure
-from kgem.runs.fitting import Prepared
+from kgem.runs.fitting import Prepared, prepare
+from kgem.runs.run import Run
 from kgem.train.search import STRENGTHS, check_range
 
 TABLE1 = "The paper's Table 1 with our figures: graph by model by variant by seed."
 PAGE = "Write the pages of results and the README's table: all figures and pictures from the JSON files."
+SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
 CELLS = "table1"  # the folder of the cells below that of all results
-
-
-def _from(least: int) -> Any:
-    def number(word: str) -> int:
-        if not word.isdecimal() or int(word) < least:
-            raise argparse.ArgumentTypeError(f"{word!r}: give whole numbers from {least} on")
-        return int(word)
-
-    return number
 
 
 RESULTS = {"--results": {"type": Path, "default": Path("results"), "help": "folder of all JSON files"}}
 WHICH: dict[str, dict[str, Any]] = {
     "--data": {"nargs": "+", "default": [], "help": "graphs"},
     "--model": {"nargs": "+", "default": [], "help": "complex, distmult"},
-    "--dim": {"nargs": "+", "default": [], "type": _from(1), "help": "one for all models, or one for each"},
-    "--seeds": {"nargs": "+", "default": [], "type": _from(0), "help": "of the fits"},
+    "--dim": {"nargs": "+", "default": [], "type": int, "help": "one for all models, or one for each"},
+    "--seeds": {"nargs": "+", "default": [], "type": int, "help": "of the fits"},
 }
 MAKING: dict[str, dict[str, Any]] = {
     "--variants": {"nargs": "+", "default": ("conventional", "em", "search"), "help": ", ".join(VARIANTS)},
-    "--trials": {"type": _from(1), "default": 12, "help": "complete trainings of a search"},
+    "--trials": {"type": int, "default": 12, "help": "complete trainings of a search"},
     "--strengths": {"type": float, "nargs": 2, "default": STRENGTHS, "help": "range of a search: low, high"},
     "--out": {"type": Path, "default": Path("runs/table1"), "help": "folder of the run folders"},
     "--set": {"dest": "overrides", "action": "append", "default": [], "help": "NAME=VALUE, for all cells"},
-    "--threads": {"type": _from(1), "help": "of the CPU"},
+    "--threads": {"type": int, "help": "of the CPU"},
     "--force": {"action": "store_true", "help": "make cells anew: what there is of them is removed first"},
 }
 
@@ -103,10 +104,11 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
     versions()  # as of now, and not of when a long command ends
     strengths = (given.strengths[0], given.strengths[1])
     check_range("--strengths", strengths)
-    base = engine.choose_settings(given.overrides, given.threads)
+    settings = read_settings("default", None, {"run.threads": given.threads}, given.overrides, None)
+    base = set_threads(settings)
     for cell in wanted:
         cell.settings(base)  # what is wrong with a model shows before anything long begins
-    graphs = engine.load_graphs(list(dict.fromkeys(cell.data for cell in wanted)))
+    graphs = load_graphs(list(dict.fromkeys(cell.data for cell in wanted)))
     paths = {cell: given.results / CELLS / f"{cell.name}.json" for cell in wanted}
     if given.force:  # all of them before the first is made anew, so that a stopped command can go on as any other
         for cell, path in paths.items():
@@ -116,19 +118,19 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
     maker = CellMaker(
         base=base,
         out=given.out,
-        carry_on=engine.carry_on_visibly(given.threads, again),
+        carry_on=carry_on_visibly(given.threads, again),
         tell=lambda text: say(plain(text)),
         strengths=strengths,
     )
     missing = [cell for cell, path in paths.items() if not _is_kept(path, cell, graphs[cell.data], base, strengths)]
     failed: list[Cell] = []
     for place, cell in enumerate(missing, 1):
-        say(f"cell {place} of {len(missing)} to make: {plain(cell.title)}")
+        say(f"cell {place} of {len(missing)} to make: {cell.name}")
         try:
             write_json(paths[cell], maker.make(cell, graphs[cell.data], given.typed))
         except FitError as error:
             failed.append(cell)
-            say(f"{cell.title} failed: {plain(error.message)}")
+            say(f"{cell.name} failed: {plain(error.message)}")
     return failed
 
 
@@ -151,6 +153,32 @@ def _is_kept(path: Path, cell: Cell, prepared: Prepared, base: Config, strengths
     return True
 
 
+def load_graphs(names: Sequence[str]) -> dict[str, Prepared]:
+    """All graphs, before anything long begins: a name that is wrong shows at once."""
+    loaded = {name: reading.load(name, reading.ReadOptions(), quiet=False) for name in names}
+    with Progress("preparing"):
+        prepared = {name: prepare(data, SPLIT_SEED) for name, data in loaded.items()}
+    for name, graph in prepared.items():
+        for split in ("valid", "test"):
+            if not len(graph.data.split(split)):
+                remedy = "give a graph that has both, or one without any split"
+                raise InputError(f"{plain(name)} has no facts in {split}", remedy=remedy)
+    return prepared
+
+
+def carry_on_visibly(threads: int | None, goes_on: str) -> CarryOn:
+    """Goes on with a run while the terminal shows it; `goes_on` tells what to do after a stop."""
+
+    def carry_on(run: Run) -> Model:
+        set_threads(run.config, threads)
+        try:
+            return train(run, quiet=False, plan=False, goes_on=goes_on)
+        except typer.Exit as stopped:
+            raise SystemExit(stopped.exit_code) from None
+
+    return carry_on
+
+
 # studies
 
 
@@ -165,7 +193,7 @@ def run_study(given: argparse.Namespace) -> int:
         if all(not values or cell[key] in values for key, values in asked.items())
     ]
     made = []
-    for document in study.documents(chosen, engine.load_model, given.typed):
+    for document in study.documents(chosen, load_model, given.typed):
         path = given.results / study.folder / f"{document['name']}.json"
         write_json(path, document)
         say(plain(path))
@@ -180,21 +208,24 @@ def run_study(given: argparse.Namespace) -> int:
     return 0
 
 
+def load_model(cell: Document) -> Model:
+    """The fitted model of a cell."""
+    folder = Path(cell["run"])
+    if not folder.is_dir():
+        remedy = "run from the folder that it is seen from, or make the cell again: python -m evidence table1 --force"
+        raise InputError(f"the run of {cell['name']} is not there", where=str(folder), remedy=remedy)
+    return open_model(folder)
+
+
 # pages
 
 
 def run_page(given: argparse.Namespace) -> int:
     """Write all pages and pictures below docs/ and the README's table; pictures that no page shows any more go."""
     docs, readme = Path("docs"), Path("README.md")
-    template = docs / "results.md.in"
-    try:
-        prose = template.read_text(encoding="utf-8")
-    except OSError as error:
-        remedy = "run from the folder of the repository"
-        raise InputError(f"cannot be read: {error.strerror}", where=str(template), remedy=remedy) from error
-    pages = make_pages(prose, read_results(given.results))
+    pages = make_pages((docs / "results.md.in").read_text(encoding="utf-8"), read_results(given.results))
     images = docs / "images"
-    make_folder(images)
+    images.mkdir(parents=True, exist_ok=True)
     for old in images.glob("results-*"):
         if old.name not in pages.pictures:
             old.unlink()

@@ -90,18 +90,9 @@ def write_json(path: Path, document: Document) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text whole or not at all; its folder is made."""
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with write_to(path) as file:
         file.write(text.encode())
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless it is there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        remedy = "choose a folder that you can write to"
-        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), remedy=remedy) from error
 
 
 def read_document(path: Path, kind: str) -> dict[str, Any]:
@@ -109,8 +100,6 @@ def read_document(path: Path, kind: str) -> dict[str, Any]:
     remedy = f"remove it and give the command that writes it again: {path}"
     try:
         document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the folder") from error
     except ValueError as error:
         raise InputError(f"is not JSON: {error}", where=str(path), remedy=remedy) from error
     if not isinstance(document, dict) or document.get("kind") != kind:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evidence.cells import KIND, VARIANTS, Cell, differing_settings, is_free
-from evidence.documents import describe, make_folder, write_json
-from evidence.engine import CarryOn, fit_in_folder
+from evidence.documents import describe, write_json
 from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.data.dataset import SPLITS
@@ -23,14 +22,18 @@ from kgem.errors import Damaged, FitError, InputError
 from kgem.files.atomic import remove_folder
 from kgem.files.locks import RunLock
 from kgem.runs.fitting import Prepared
-from kgem.runs.run import discard, read_log
+from kgem.runs.run import LENGTHS, Run, discard, is_run, read_log
+from kgem.settings import differences
 from kgem.train.search import STRENGTHS, Proposal, Trial, search
 
 TRIALS = "trials.json"
+ORIGIN = "evidence"  # which command began a run
 GROUPS = ("by_ties", "by_side", "by_category", "by_frequency")  # of the test figures, beside the overall ones
 # beta: the tempering of EM as it ended. shared: the multiple of pretrain.strength that pre-training chose.
 # mix: the (a, c) of re-training, whose strengths are a * learned + c * shared * pretrain.strength * n.
 SETTLED = ("beta", "shared", "mix")
+
+CarryOn = Callable[[Run], Model]  # to the end of the run; raises if it was stopped
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class CellMaker:
 
     def _search(self, cell: Cell, prepared: Prepared) -> tuple[Model, dict[str, Any]]:
         folder, config = self.out / cell.name, cell.settings(self.base)
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         with RunLock(folder):
             asked = {
                 "variant": cell.variant,
@@ -128,8 +131,12 @@ class CellMaker:
         return trial, _curve(records)
 
     def _run(self, folder: Path, prepared: Prepared, config: Config) -> Model:
-        wanted = config.model_dump()
-        return fit_in_folder(folder, prepared, config, self.carry_on, lambda name: is_free(name, wanted))
+        """The model of a run folder, which is begun, gone on with, or found finished."""
+        begun = is_run(folder)
+        with Run.open(folder) if begun else Run.create(folder, prepared, config, origin=ORIGIN) as run:
+            if begun:
+                _check(run, prepared, config)
+            return run.model() or self.carry_on(run)
 
     def _measure(self, model: Model, modes: Sequence[str]) -> dict[str, Any]:
         """Filtered ranks of validation and test in each mode; `mode` is the one that was best on validation."""
@@ -141,6 +148,19 @@ class CellMaker:
                 groups = {name: told[name] for name in GROUPS} if split == "test" else {}
                 found[mode][split] = told["overall"] | groups
         return {"mode": model.mode if model.mode in found else modes[0], "metrics": found}
+
+
+def _check(run: Run, prepared: Prepared, config: Config) -> None:
+    """A run that is there must be of this graph and have these settings, but for those that make no other cell."""
+    remedy = "give the graph and settings it has, or another --out and --results, or begin anew: --force"
+    if run.prepared.data.content_hash != prepared.data.content_hash:
+        what = f"the run is of another graph or split than {prepared.data.name} is now"
+        raise InputError(what, where=str(run.folder), remedy=remedy)
+    free, wanted = LENGTHS if run.config.run.time_budget is not None else set(), config.model_dump()
+    changed = [name for name in differences(run.config, config) if name not in free and not is_free(name, wanted)]
+    if changed:
+        what = f"the run was begun with another {', '.join(changed)}"
+        raise InputError(what, where=str(run.folder), remedy=remedy)
 
 
 def _graph_facts(prepared: Prepared) -> dict[str, Any]:

@@ -40,16 +40,6 @@ class Row:
         """Of a search."""
         return len(self.cells[0]["trials"]) if "trials" in self.cells[0] else None
 
-    @property
-    def n_auto(self) -> int:
-        """How many of the fits chose to predict this way."""
-        return sum(mode == cell["mode"] for mode, cell in zip(self.modes, self.cells, strict=True))
-
-    @property
-    def repeats(self) -> bool:
-        """Whether its figures are those of another row: a choice that is the same for all seeds."""
-        return self.label == SINGLE or (self.label == AUTO and len(set(self.modes)) == 1)
-
     def values(self, name: str, split: str = "test", seeds: Sequence[int] | None = None) -> list[float]:
         """One figure of each seed, or of some of them."""
         both = zip(self.cells, self.modes, strict=True)
