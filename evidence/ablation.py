@@ -13,7 +13,8 @@ that random tables lead to.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from evidence.cells import VARIANTS, differing_settings
@@ -29,12 +30,6 @@ CONTROLS = (ORDINARY, FRESH, WARM)
 BEFORE = {"point": ORDINARY, "blend": FRESH}  # by mode, what started from random tables
 
 
-def select(cells: Sequence[Document]) -> Iterator[Group]:
-    """Fits that have all their controls, and these."""
-    for found in side_by_side(cells, "em", *CONTROLS):
-        yield {FIT: found["em"]} | {arm: found[arm] for arm in CONTROLS}
-
-
 def measure(group: Group, load: Load) -> dict[str, Any]:
     """The figures of the fits and of their controls."""
     for arm in CONTROLS:
@@ -42,7 +37,6 @@ def measure(group: Group, load: Load) -> dict[str, Any]:
             _check(fit, control)
     return {
         "seeds": [fit["seed"] for fit in group[FIT]],
-        "settings": {arm: VARIANTS[arm].changes for arm in CONTROLS},
         **{arm: [_kept(cell, arm) for cell in cells] for arm, cells in group.items()},
     }
 
@@ -63,7 +57,7 @@ def _check(fit: Document, control: Document) -> None:
 def _kept(cell: Document, arm: str) -> dict[str, Any]:
     """Of a cell what is compared."""
     modes = [mode for mode, before in BEFORE.items() if arm in (before, WARM, FIT)]
-    return {"seed": cell["seed"], "mix": cell.get("mix"), **{mode: kept_figures(cell, mode) for mode in modes}}
+    return {"seed": cell["seed"], **{mode: kept_figures(cell, mode) for mode in modes}}
 
 
 def ablation_table(documents: Iterable[Document]) -> Table:
@@ -100,7 +94,7 @@ ABLATION = Study(
     asks="What re-training owes to its start at the means of q, and what to the learned strengths.",
     needs="fit with its three controls beside it",
     variants=("em", *CONTROLS),
-    select=select,
+    select=partial(side_by_side, fit="em", ordinary=ORDINARY, fresh=FRESH, warm=WARM),
     measure=measure,
     tables=(ablation_table,),
 )

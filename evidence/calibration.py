@@ -22,7 +22,7 @@ from evidence.tables import Table, bold
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.evaluate.blocks import Scorer, TableScorer, known_cells
-from kgem.evaluate.calibration import ece_by_chance, measure
+from kgem.evaluate.calibration import ece_by_chance, measure, top_answers
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 from kgem.report.figures.drawing import BLUE, FAINT, GREEN, ORANGE, PURPLE, empty_figure, style
 
@@ -55,95 +55,64 @@ def measure_doubt(group: Group, load: Load) -> dict[str, Any]:
     facts = data.reciprocal(data.test)
     if len(facts) > MOST:
         facts = facts[np.sort(np.random.default_rng(SEED).choice(len(facts), MOST, replace=False))]
-    modes = {}
+    asked, modes = frequency_bin(data.entity_counts[facts[:, 0]]), {}
     for mode in MODES:
         found = measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode)).to_dict()
         signals = doubt(model, facts, mode)
-        by_chance = ece_by_chance(signals["confidence"], np.random.default_rng(SEED))
+        right, by_chance = signals["right"], ece_by_chance(signals["confidence"], np.random.default_rng(SEED))
+        bins = [(name, asked == i) for i, name in enumerate(frequency_names()) if (asked == i).any()]
+        doubts = {name: -values if name == "confidence" else values for name, values in signals.items()}
         modes[mode] = {
             "calibration": {name: value for name, value in found.items() if name != "curve_pairs"},
             "ece_by_chance": {"mean": by_chance[0], "most": by_chance[1]},
-            **_foretold(signals, data.entity_counts[facts[:, 0]]),
+            "right": float(right.mean()),
+            "foretells": {name: area_under_roc(doubts[name], right < 1) for name in OF_DOUBT if name in doubts},
+            "bins": [  # by how often the asked entity occurs
+                {"bin": name, **{key: float(signals[key][here].mean()) for key in ("confidence", "right")}}
+                for name, here in bins
+            ],
         }
-    return {
-        "name": f"{stem(cell)}-{cell['seed']}",
-        "seed": cell["seed"],
-        "run": cell["run"],
-        "cell": cell["name"],
-        "questions": len(facts),
-        "modes": modes,
-    }
+    return {"name": f"{stem(cell)}-{cell['seed']}", "seed": cell["seed"], "questions": len(facts), "modes": modes}
+
+
+def doubt(model: Model, facts: npt.NDArray[Any], mode: str) -> Signals:
+    """For each fact's question what the mode says of its doubt, and whether its first answer is right."""
+    temperature = model.temperature(mode)
+    confidence, right = top_answers(model.scorer(mode), facts, model.data.filter_index, temperature, top=1)
+    found = {"confidence": confidence[:, 0], "right": right[:, 0].astype(np.float64)}
+    return found | ({"spread": _spread(model, facts, temperature)} if mode == "bayes" else {})
 
 
 @torch.no_grad()
-def doubt(model: Model, facts: npt.NDArray[Any], mode: str) -> Signals:
-    """For each fact's question what the mode says of its doubt, and whether its first answer is right."""
-    scorer, temperature = model.scorer(mode), model.temperature(mode)
-    samples = [TableScorer(sample) for sample in model.samples] if mode == "bayes" else []
-    parts: list[dict[str, Tensor]] = []
-    for block, targets, mask in _blocks(model, facts):
-        scores = _scores(scorer, block, mask)
-        own = scores.gather(1, targets[:, None])
-        confidence, first = (scores / temperature).softmax(1).max(1)
-        part = {"confidence": confidence, "right": (scores >= own).sum(1) == 1}  # the paper's rank: ties come first
-        if samples:
-            sampled = torch.stack([_scores(sample, block, mask) for sample in samples])  # (S, b, N_e)
-            each = (sampled / temperature).softmax(2)
-            first_answer = each.gather(2, first.expand(len(samples), -1)[:, :, None])[:, :, 0]  # (S, b)
-            part["spread"] = first_answer.std(0, correction=0) / first_answer.mean(0)
-        parts.append(part)
-    return {name: torch.cat([part[name] for part in parts]).double().cpu().numpy() for name in parts[0]}
+def _spread(model: Model, facts: npt.NDArray[Any], temperature: float) -> Floats:
+    """Of the probability of the first answer over samples from the posterior, for each fact's question: (n,)."""
+    size = max(1, BLOCK_CELLS // (model.data.n_entities * (model.n_samples + 2)))
+    parts = []
+    for part in (facts[start : start + size].astype(np.int64) for start in range(0, len(facts), size)):
+        mask = np.zeros((len(part), model.data.n_entities), dtype=bool)  # the other known answers
+        mask[known_cells(part, model.data.filter_index)] = True
+        mask[np.arange(len(part)), part[:, 2]] = False
+        first = _scores(model.scorer("bayes"), part, mask).argmax(1)
+        sampled = torch.stack([_scores(TableScorer(sample), part, mask) for sample in model.samples])  # (S, b, N_e)
+        shares = (sampled / temperature).softmax(2).gather(2, first.expand(len(sampled), -1)[:, :, None])[:, :, 0]
+        parts.append(shares.std(0, correction=0) / shares.mean(0))
+    return torch.cat(parts).double().numpy()
 
 
-def _blocks(model: Model, facts: npt.NDArray[Any]) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor, Tensor]]:
-    """Some facts at a time: heads and relations (b,), tails (b,), and which cells (b, N_e) are other known answers."""
-    n, device = model.data.n_entities, model.point.entities.device
-    size = max(1, BLOCK_CELLS // (n * (model.n_samples + 2)))
-    for start in range(0, len(facts), size):
-        part = facts[start : start + size].astype(np.int64)
-        heads, relations, tails = (torch.from_numpy(column.copy()).to(device) for column in part.T)
-        rows, known = known_cells(part, model.data.filter_index)
-        mask = torch.zeros(len(part), n, dtype=torch.bool, device=device)
-        mask[torch.from_numpy(rows).to(device), torch.from_numpy(known).to(device)] = True
-        mask[torch.arange(len(part), device=device), tails] = False
-        yield (heads, relations), tails, mask
-
-
-def _scores(scorer: Scorer, block: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-    """Scores (b, N_e) with the other known answers at -inf."""
+def _scores(scorer: Scorer, facts: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> Tensor:
+    """Scores (b, N_e) with the cells of the mask at -inf."""
     scores = scorer.like.new_empty(mask.shape)
-    scorer.prepare(*block)(0, scorer.n_entities, scores)
-    return scores.masked_fill_(mask, -torch.inf)
-
-
-def _foretold(signals: Signals, asked: npt.NDArray[Any]) -> dict[str, Any]:
-    """How far doubt goes with error; by how often the asked entity occurs, how far confidence goes with success."""
-    doubts = {"confidence": -signals["confidence"]} | {key: signals[key] for key in ("spread",) if key in signals}
-    return {
-        "right": float(signals["right"].mean()),
-        "foretells": {name: area_under_roc(values, signals["right"] < 1) for name, values in doubts.items()},
-        "bins": [
-            {
-                "bin": name,
-                "n": int(here.sum()),
-                **{key: float(signals[key][here].mean()) for key in ("confidence", "right")},
-            }
-            for name, here in ((name, frequency_bin(asked) == i) for i, name in enumerate(frequency_names()))
-            if here.any()
-        ],
-    }
+    scorer.prepare(*torch.from_numpy(facts.T[:2].copy()))(0, scorer.n_entities, scores)
+    return scores.masked_fill_(torch.from_numpy(mask), -torch.inf)
 
 
 def area_under_roc(values: Floats, wrong: npt.NDArray[np.bool_]) -> float | None:
     """The probability that a wrong answer had the higher value than a right one, ties halved; None without both."""
-    n_wrong = int(wrong.sum())
-    n_right = len(wrong) - n_wrong
-    if not n_wrong or not n_right:
+    right = np.sort(values[~wrong])
+    if not wrong.any() or not len(right):
         return None
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks = (ends - (counts - 1) / 2)[place]  # from 1, the mean of those that are equal
-    return float((ranks[wrong].sum() - n_wrong * (n_wrong + 1) / 2) / (n_wrong * n_right))
+    below, up_to = (np.searchsorted(right, values[wrong], side) for side in ("left", "right"))
+    return float((below + up_to).mean() / (2 * len(right)))
 
 
 def calibration_table(documents: Iterable[Document]) -> Table:
@@ -154,7 +123,7 @@ def calibration_table(documents: Iterable[Document]) -> Table:
             figures, chance = found["calibration"], found["ece_by_chance"]
             rows.append(
                 {
-                    "fit": f"{about(document)}, seed {document['seed']}",
+                    "fit": about(document),
                     "mode": mode,
                     "first answers right": f"{found['right']:.1%}",
                     "T": f"{figures['temperature']:.3g}",
@@ -196,7 +165,7 @@ def by_frequency(documents: Iterable[Document], mode: str = "bayes") -> Table:
     """What first answers are worth by how often the asked entity occurs in training."""
     rows = [
         {
-            "fit": f"{about(document)}, seed {document['seed']}",
+            "fit": about(document),
             "training facts of the asked entity": each["bin"],
             "first answers right": f"{each['right']:.1%}",
             "mean confidence": f"{each['confidence']:.1%}",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from evidence.documents import Document, read_document, read_folder
+from evidence.documents import Document, read_folder
 from evidence.published import SharedStrength, published
 from kgem.answer.modes import MODES
 from kgem.config import Config
@@ -113,14 +114,10 @@ def cells(
         if named.setdefault(graph_name(given), given) != given:
             what = f"{named[graph_name(given)]!r} and {given!r} would have the same name, {graph_name(given)}"
             raise ConfigError(what, remedy="rename one of them, or give it in another command with other folders")
-    made = (
-        Cell(graph, model, dim, variant, seed, trials)
-        for graph in data
-        for model, dim in models
-        for seed in seeds
-        for variant in variants
+    combinations = product(data, models, seeds, variants)
+    return list(
+        dict.fromkeys(Cell(graph, *model, variant, seed, trials) for graph, model, seed, variant in combinations)
     )
-    return list(dict.fromkeys(made))
 
 
 def changed_settings(
@@ -170,11 +167,6 @@ def is_free(name: str, config: Mapping[str, Any]) -> bool:
     phase, _, setting = name.partition(".")
     idle = phase in ("em", "retrain") and config[phase].get("epochs") == 0 and setting != "epochs"
     return name in CARRIED_OUT or idle
-
-
-def read_cell(path: Path) -> dict[str, Any]:
-    """A cell's JSON."""
-    return read_document(path, KIND)
 
 
 def read_cells(folder: Path) -> list[dict[str, Any]]:

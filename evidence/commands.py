@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from evidence import table1
-from evidence.cells import PAPER_GRAPHS, VARIANTS, Cell, cells, changed_settings, graph_name, read_cell, read_cells
+from evidence.cells import PAPER_GRAPHS, VARIANTS, Cell, cells, changed_settings, graph_name, read_cells
 from evidence.documents import Document, versions, write_json, write_text
-from evidence.fits import CarryOn, CellMaker, discard_cell
+from evidence.fits import CarryOn, CellMaker, discard_cell, keep_the_best
 from evidence.page import BEGIN, END, STUDIES, between_marks, make_pages, read_results
 from evidence.study import Study
 from kgem.answer.model import Model
@@ -22,9 +22,7 @@ from kgem.cli import reading
 from kgem.cli.console import emit_text, paragraph, plain, report_errors, say
 from kgem.cli.fit import read_settings
 from kgem.cli.opening import open_model
-from kgem.cli.progress import Progress
 from kgem.cli.training import set_threads, train
-from kgem.config import Config
 from kgem.errors import ConfigError, FitError, InputError
 from kgem.report.figures.drawing import save_figure
 from kgem.runs.fitting import Prepared, prepare
@@ -108,7 +106,7 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
     base = set_threads(settings)
     for cell in wanted:
         cell.settings(base)  # what is wrong with a model shows before anything long begins
-    graphs = load_graphs(list(dict.fromkeys(cell.data for cell in wanted)))
+    graphs = load_graphs(dict.fromkeys(cell.data for cell in wanted))
     paths = {cell: given.results / CELLS / f"{cell.name}.json" for cell in wanted}
     if given.force:  # all of them before the first is made anew, so that a stopped command can go on as any other
         for cell, path in paths.items():
@@ -122,47 +120,46 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
         tell=lambda text: say(plain(text)),
         strengths=strengths,
     )
-    missing = [cell for cell, path in paths.items() if not _is_kept(path, cell, graphs[cell.data], base, strengths)]
+    known = {cell["name"]: cell for cell in read_cells(given.results / CELLS)}
+    missing = [cell for cell in wanted if not _is_kept(known.get(cell.name), cell, graphs[cell.data], maker)]
     failed: list[Cell] = []
     for place, cell in enumerate(missing, 1):
         say(f"cell {place} of {len(missing)} to make: {cell.name}")
         try:
-            write_json(paths[cell], maker.make(cell, graphs[cell.data], given.typed))
+            before = known.get(cell.name, {}).get("trials", ())
+            document = maker.make(cell, graphs[cell.data], given.typed, before)
+            write_json(paths[cell], document)
+            keep_the_best(document)
         except FitError as error:
             failed.append(cell)
             say(f"{cell.name} failed: {plain(error.message)}")
     return failed
 
 
-def _is_kept(path: Path, cell: Cell, prepared: Prepared, base: Config, strengths: tuple[float, float]) -> bool:
-    """Whether the cell is there; told if it was made with other settings."""
-    if not path.exists():
+def _is_kept(document: Document | None, cell: Cell, prepared: Prepared, maker: CellMaker) -> bool:
+    """Whether the cell is there, and as long as it shall be; told if it was made with other settings."""
+    if document is None:
         return False
-    document = read_cell(path)
     if document["facts"]["hash"] != prepared.data.content_hash:
         remedy = "give another --results, or make it anew: --force"
-        raise InputError("is of another graph or split", where=str(path), remedy=remedy)
-    changed = ", ".join(changed_settings(document, cell, base, strengths))
-    if len(document.get("trials", [])) < cell.trials and "trials" in document:
-        if changed:
-            what = f"this search cannot be made longer: other settings made it ({changed})"
-            raise InputError(what, where=str(path), remedy="give those that it had, or make it anew: --force")
-        return False
+        raise InputError(f"{cell.name} is there, but of another graph or split", remedy=remedy)
+    changed = ", ".join(changed_settings(document, cell, maker.base, maker.strengths))
+    short = "trials" in document and len(document["trials"]) < cell.trials
+    if short and changed:
+        what = f"{cell.name} cannot be made longer: other settings made it ({changed})"
+        raise InputError(what, remedy="give those that it had, or make it anew: --force")
     if changed:
         say(paragraph(f"{cell.name} is kept, but other settings made it ({changed}); anew: --force"))
-    return True
+    return not short
 
 
-def load_graphs(names: Sequence[str]) -> dict[str, Prepared]:
+def load_graphs(names: Iterable[str]) -> dict[str, Prepared]:
     """All graphs, before anything long begins: a name that is wrong shows at once."""
-    loaded = {name: reading.load(name, reading.ReadOptions(), quiet=False) for name in names}
-    with Progress("preparing"):
-        prepared = {name: prepare(data, SPLIT_SEED) for name, data in loaded.items()}
+    prepared = {name: prepare(reading.load(name, reading.ReadOptions()), SPLIT_SEED) for name in names}
     for name, graph in prepared.items():
-        for split in ("valid", "test"):
-            if not len(graph.data.split(split)):
-                remedy = "give a graph that has both, or one without any split"
-                raise InputError(f"{plain(name)} has no facts in {split}", remedy=remedy)
+        if not len(graph.data.valid) or not len(graph.data.test):
+            remedy = "give a graph that has facts in valid and in test, or one without any split"
+            raise InputError(f"{plain(name)} has nothing to measure", remedy=remedy)
     return prepared
 
 
@@ -193,7 +190,7 @@ def run_study(given: argparse.Namespace) -> int:
         if all(not values or cell[key] in values for key, values in asked.items())
     ]
     made = []
-    for document in study.documents(chosen, load_model, given.typed):
+    for document in study.documents(chosen, lambda cell: open_model(Path(cell["run"])), given.typed):
         path = given.results / study.folder / f"{document['name']}.json"
         write_json(path, document)
         say(plain(path))
@@ -208,15 +205,6 @@ def run_study(given: argparse.Namespace) -> int:
     return 0
 
 
-def load_model(cell: Document) -> Model:
-    """The fitted model of a cell."""
-    folder = Path(cell["run"])
-    if not folder.is_dir():
-        remedy = "run from the folder that it is seen from, or make the cell again: python -m evidence table1 --force"
-        raise InputError(f"the run of {cell['name']} is not there", where=str(folder), remedy=remedy)
-    return open_model(folder)
-
-
 # pages
 
 
@@ -226,9 +214,8 @@ def run_page(given: argparse.Namespace) -> int:
     pages = make_pages((docs / "results.md.in").read_text(encoding="utf-8"), read_results(given.results))
     images = docs / "images"
     images.mkdir(parents=True, exist_ok=True)
-    for old in images.glob("results-*"):
-        if old.name not in pages.pictures:
-            old.unlink()
+    for old in {path.name for path in images.glob("results-*")} - pages.pictures.keys():
+        (images / old).unlink()
     for name, draw in pages.pictures.items():
         save_figure(draw(), images / name)
     for name, text in pages.texts.items():

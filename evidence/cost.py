@@ -11,7 +11,8 @@ that it took the time of: by the medians of its own phases, which ran under the 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -24,30 +25,21 @@ from kgem.evaluate.validation import VALIDATION_QUERIES
 from kgem.report.figures.drawing import BLUE, PURPLE, RED, empty_figure, style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COSTS = ("epochs", "work")
 SIDES = ("search", "fit", "auto")
 SHORT = f"if the search stops after {FEWEST_TRIALS}"
 
 
-def select(cells: Sequence[Document]) -> Iterator[Group]:
-    """Search and fit with the same seed, by graph, model and dimension."""
-    for found in side_by_side(cells, "search", "em"):
-        yield {"search": found["search"], "fit": found["em"]}
-
-
 def measure(group: Group, load: Load) -> dict[str, Any]:
-    """Both sides of each seed, and their ratios."""
-    seeds = []
-    for search, fit in zip(group["search"], group["fit"], strict=True):
-        one, other = _search_side(search), _fit_side(fit)
-        ratio = {name: other[name] / one[name] for name in COSTS}
-        seeds.append({"seed": search["seed"], "search": one, "fit": other, "ratio": ratio})
+    """Both sides of each seed, and what the fits took of the searches' work."""
+    seeds = [
+        {"seed": search["seed"], "search": _search_side(search), "fit": _fit_side(fit)}
+        for search, fit in zip(group["search"], group["fit"], strict=True)
+    ]
     return {
         "trials": sorted({len(search["trials"]) for search in group["search"]}),
-        "ratio": {name: statistics.fmean(seed["ratio"][name] for seed in seeds) for name in COSTS},
+        "ratio": {"work": statistics.fmean(seed["fit"]["work"] / seed["search"]["work"] for seed in seeds)},
         "seeds": seeds,
     }
 
@@ -59,7 +51,6 @@ def _search_side(cell: Document) -> dict[str, Any]:
     ends = [each["mrr"] or 0.0 for each in trials]
     side = _side(cell, "point", _curve(found))
     return side | {
-        "strength": cell["strength"]["value"],
         "work": side["epochs"],
         "trials": {
             "epochs": [*accumulate(each["epochs"] for each in trials)],
@@ -80,7 +71,6 @@ def _fit_side(cell: Document) -> dict[str, Any]:
         "work": sum(cell["epochs"][phase] * each for phase, each in of_one.items()),
         "of_one_epoch": of_one,
         "blend": _curve(columns["mrr"][n:], n) if columns["mrr"][n:] else None,
-        "phases": cell["epochs"],
         "auto": {"mode": cell["mode"], **kept_figures(cell, cell["mode"])},
     }
 
@@ -99,7 +89,6 @@ def _curve(mrrs: Sequence[float | None], after: int = 0) -> dict[str, list[float
 
 def _side(cell: Document, mode: str, curve: Document) -> dict[str, Any]:
     return {
-        "cell": cell["name"],
         "mode": mode,
         **kept_figures(cell, mode),
         "epochs": sum(cell["epochs"].values()),
@@ -174,14 +163,19 @@ def cost_figure(document: Document) -> Figure:
     """Validation MRR against epochs spent: the best so far of the search, of the fit's one model and of its blend."""
     seeds = document["seeds"]
     firsts = [min(filter(None, seed["search"]["trials"]["best"])) for seed in seeds]
-    ends = [curve["best"][-1] for seed in seeds for curve in _lines(seed)]
+    ends = [curve["best"][-1] for seed in seeds for curve, *_ in _lines(seed)]
     low, high = min(*ends, statistics.median(firsts)), max(ends)
     margin = max(high - low, 0.02)
     with style():
         figure = empty_figure(7.0, 3.9)
         axes = figure.subplots()
-        for place, seed in enumerate(seeds):
-            _draw_cost(axes, seed, first=not place)
+        for place, seed in enumerate(seeds):  # further seeds are fainter and without names
+            alpha, trials = 0.25 if place else 1.0, seed["search"]["trials"]
+            for curve, colour, name in _lines(seed):
+                label = None if place else name
+                axes.step(curve["epochs"], curve["best"], where="post", color=colour, alpha=alpha, label=label)
+            label = None if place else "one trial of the search"
+            axes.scatter(trials["epochs"], trials["mrr"], s=12, color=RED, alpha=0.5 * alpha, linewidths=0, label=label)
         axes.set(xlabel="epochs spent", ylabel="validation MRR (filtered), best so far")
         axes.set(ylim=(low - 1.5 * margin, high + 0.3 * margin))
         axes.set_xlim(left=0)
@@ -189,21 +183,11 @@ def cost_figure(document: Document) -> Figure:
         return figure
 
 
-def _lines(seed: Document) -> list[Document]:
-    """The search's line, that of one model of the fit, and that of its blend if it has one."""
-    fit = seed["fit"]
-    return [seed["search"]["curve"], fit["curve"], *([] if fit["blend"] is None else [fit["blend"]])]
-
-
-def _draw_cost(axes: Axes, seed: Document, *, first: bool) -> None:
-    """One seed's lines, and where each trial of its search ended; further seeds are fainter and without names."""
-    alpha, trials = 1.0 if first else 0.25, seed["search"]["trials"]
-    names = ("search", "one kgem fit, one model", "the same fit, blend of two models")
-    for curve, colour, name in zip(_lines(seed), (RED, BLUE, PURPLE), names, strict=False):
-        label = name if first else None
-        axes.step(curve["epochs"], curve["best"], where="post", color=colour, alpha=alpha, label=label)
-    label = "one trial of the search" if first else None
-    axes.scatter(trials["epochs"], trials["mrr"], s=12, color=RED, alpha=0.5 * alpha, linewidths=0, label=label)
+def _lines(seed: Document) -> list[tuple[Document, str, str]]:
+    """The curve, colour and name of the search, of one model of the fit, and of its blend if it has one."""
+    search, fit = seed["search"], seed["fit"]
+    lines = [(search["curve"], RED, "search"), (fit["curve"], BLUE, "one kgem fit, one model")]
+    return lines + ([(fit["blend"], PURPLE, "the same fit, blend of two models")] if fit["blend"] else [])
 
 
 SEARCH = Study(
@@ -213,7 +197,7 @@ SEARCH = Study(
     asks="The search that kgem replaces, beside one fit: what both found, and what both cost.",
     needs="search with a fit of the same seed beside it",
     variants=("em", "search"),
-    select=select,
+    select=partial(side_by_side, search="search", fit="em"),
     measure=measure,
     tables=(cost_table,),
     draw=cost_figure,

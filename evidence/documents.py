@@ -38,8 +38,8 @@ def subject(graph: str, model: str, dim: int) -> str:
 
 
 def about(document: Document) -> str:
-    """What a document is about: its graph, model and dimension."""
-    return subject(*key_of(document))
+    """What a document is about: its graph, model and dimension, and its seed if it is of one."""
+    return subject(*key_of(document)) + (f", seed {document['seed']}" if "seed" in document else "")
 
 
 def stem(document: Document) -> str:

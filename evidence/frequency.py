@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,32 +9,29 @@ import numpy as np
 import numpy.typing as npt
 
 from evidence.cells import BASELINES
-from evidence.documents import Document, about, key_of
+from evidence.documents import Document, Key, about, key_of
 from evidence.rows import LABELS, chosen_mode, side_by_side
 from evidence.study import Group, Load, Study
-from evidence.tables import Table, bold
+from evidence.tables import Table, bold, mean_and_spread
 from kgem.answer.model import Model
 from kgem.evaluate.comparison import bootstrap_interval
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 from kgem.evaluate.ranking import rank
 from kgem.evaluate.strength_laws import fit_strengths
 
-SHARES = ("rare_under_regularised", "frequent_over_regularised")
 FIT, BASELINE = "fit", "baseline"  # the fit is asked as it would choose among modes of one model
 BOOTSTRAP_SEED = 0
 
 Floats = npt.NDArray[np.float64]
 
 
-def select(cells: Sequence[Document]) -> Iterator[Group]:
+def select(cells: Sequence[Document]) -> Iterable[Group]:
     """Fit and baseline with the same seed, by graph, model and dimension; the first baseline that there is."""
-    found = set()
+    found: dict[Key, Group] = {}
     for variant in BASELINES:
-        for both in side_by_side(cells, "em", variant):
-            key = key_of(both["em"][0])
-            if key not in found:
-                yield {FIT: both["em"], BASELINE: both[variant]}
-            found.add(key)
+        for group in side_by_side(cells, fit="em", baseline=variant):
+            found.setdefault(key_of(group[FIT][0]), group)
+    return found.values()
 
 
 def measure(group: Group, load: Load) -> dict[str, Any]:
@@ -47,7 +42,7 @@ def measure(group: Group, load: Load) -> dict[str, Any]:
         model = load(fit)
         ours.append(_reciprocal_ranks(model, mode))
         theirs.append(_reciprocal_ranks(load(other), other["mode"]))
-        by_seed.append(_strengths(model))
+        by_seed.append(_slopes(model))
     counts = model.data.entity_counts[model.data.reciprocal(model.data.test)[:, 2]]
     return {
         "seeds": [fit["seed"] for fit in group[FIT]],
@@ -84,29 +79,15 @@ def _bins(ours: Floats, theirs: Floats, counts: npt.NDArray[Any]) -> Iterator[di
             }
 
 
-def _strengths(model: Model) -> dict[str, Any]:
-    """Fig. 3: how learned strengths follow frequency, for entities and for relations with their reciprocals."""
+def _slopes(model: Model) -> dict[str, Any]:
+    """Fig. 3: the exponent of frequency, for entities and for relations with their reciprocals."""
     data, lam = model.data, model.strengths
     relations = np.concatenate([lam.relations.array, lam.reciprocals.array])
-    return {
-        "entities": _fitted(lam.entities.array, data.entity_counts),
-        "relations": _fitted(relations, np.tile(data.relation_counts, 2)),
+    fits = {
+        "entities": fit_strengths(lam.entities.array, np.maximum(data.entity_counts, 1)),
+        "relations": fit_strengths(relations, np.maximum(np.tile(data.relation_counts, 2), 1)),
     }
-
-
-def _fitted(strengths: Floats, counts: npt.NDArray[Any]) -> dict[str, Any]:
-    """The slope in log space with its standard error (None without one), and what the best proportional rule does."""
-    n = np.maximum(np.asarray(counts), 1)
-    fit, slope, error = fit_strengths(strengths, n), None, None
-    if not np.isnan(fit.slope):
-        x, y = np.log(n), np.log(np.asarray(strengths, dtype=np.float64))
-        slope, left = fit.slope, y - np.log(fit.scale) - fit.slope * x
-        if len(x) > 2:
-            error = float(np.sqrt(left @ left / (len(x) - 2) / ((x - x.mean()) ** 2).sum()))
-    low, high = np.quantile(n, [1 / 3, 2 / 3])  # the rarer and the more frequent third of the symbols
-    rare, frequent = (fit.c * n < strengths)[n <= low], (fit.c * n > strengths)[n >= high]
-    shares = dict(zip(SHARES, (float(rare.mean()), float(frequent.mean())), strict=True))
-    return {"slope": slope, "slope_error": error, **shares}
+    return {what: {"slope": None if np.isnan(fit.slope) else fit.slope} for what, fit in fits.items()}
 
 
 def frequency_table(documents: Iterable[Document]) -> Table:
@@ -138,44 +119,17 @@ def frequency_table(documents: Iterable[Document]) -> Table:
 
 
 def slope_table(documents: Iterable[Document]) -> Table:
-    """Fig. 3 in numbers: the exponent of frequency, and what a proportional rule would do."""
+    """Fig. 3 in numbers."""
     rows = []
     for document in documents:
-        for what in ("entities", "relations"):
-            seeds = [each[what] for each in document["by_seed"]]
-            slope, error = _slope_of(seeds)
-            rare, frequent = (statistics.fmean(each[key] for each in seeds) for key in SHARES)
-            rows.append(
-                {
-                    "graph and model": about(document),
-                    "symbols": what,
-                    "seeds": str(len(seeds)),
-                    "slope": "" if slope is None else f"{slope:z.2f}",
-                    "its error": "" if error is None else f"{error:z.2f}",
-                    "rarer third under-regularised": f"{rare:.0%}",
-                    "more frequent third over-regularised": f"{frequent:.0%}",
-                }
-            )
-    note = (
-        "Means over seeds. Slope: of log strength on log frequency, with its standard error; 1 is the proportional "
-        "rule, 0 no rise. Shares: of symbols that the best proportional rule would regularise less, or more, than "
-        "learned; the paper found both ends wrong."
-    )
-    return Table("Strength and frequency", rows, 2, note)
-
-
-def _slope_of(seeds: Sequence[Document]) -> tuple[float | None, float | None]:
-    """The mean slope over seeds and its standard error; None without any.
-
-    All seeds see the same symbols, so that the error of the regression does not shrink with their number; what differs
-    between seeds does.
-    """
-    slopes = [each["slope"] for each in seeds if each["slope"] is not None]
-    errors = [each["slope_error"] for each in seeds if each["slope_error"] is not None]
-    if not slopes or not errors:
-        return (statistics.fmean(slopes) if slopes else None), None
-    between = statistics.variance(slopes) / len(slopes) if len(slopes) > 1 else 0.0
-    return statistics.fmean(slopes), math.sqrt(statistics.fmean(errors) ** 2 + between)
+        slopes = {
+            f"slope of {what}": [seed[what]["slope"] for seed in document["by_seed"] if seed[what]["slope"] is not None]
+            for what in ("entities", "relations")
+        }
+        told = {name: mean_and_spread(found, 2) for name, found in slopes.items()}
+        rows.append({"graph and model": about(document), "seeds": str(len(document["by_seed"])), **told})
+    note = "Of log learned strength on log frequency, over seeds; 1 is the proportional rule, 0 no rise."
+    return Table("Strength and frequency", rows, 1, note)
 
 
 FREQUENCY = Study(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from evidence.cells import BASELINES
@@ -17,8 +18,7 @@ from evidence.tables import Table, half_width, mean_and_spread, most_seeds, with
 from kgem.answer.model import Model
 from kgem.data.dataset import SPLITS
 from kgem.evaluate.averaging import BlendScorer
-from kgem.evaluate.metrics import breakdown
-from kgem.evaluate.ranking import rank
+from kgem.evaluate.comparison import rank_facts
 
 SIDES = ("one ordinary model", "two of them", "one fit, one model", "one fit, blend")
 LEFT_OUT = ("shared strength", "ordinary models", "fits")  # of the short table
@@ -52,11 +52,7 @@ def measure(group: Group, load: Load) -> dict[str, Any]:
         "alone": [kept_figures(each, each["mode"]) for each in baselines],
         "pairs": pairs,
         "fits": [
-            {
-                "seed": fit["seed"],
-                "single": kept_figures(fit, chosen_mode(fit, "single")),
-                "blend": kept_figures(fit, "blend"),
-            }
+            {"seed": fit["seed"], **{name: kept_figures(fit, chosen_mode(fit, name)) for name in ("single", "blend")}}
             for fit in fits
         ],
     }
@@ -64,10 +60,7 @@ def measure(group: Group, load: Load) -> dict[str, Any]:
 
 def _figures(one: Model, other: Model, split: str) -> dict[str, Any]:
     """Figures on a split of two models whose logits are averaged, as those of a fit's blend are."""
-    data, scorer = one.data, BlendScorer([one.point, other.point])
-    ranks = rank(scorer, data.reciprocal(data.split(split)), data.filter_index)
-    figures: dict[str, Any] = breakdown(ranks, data).to_dict()["overall"]
-    return figures
+    return asdict(rank_facts(BlendScorer([one.point, other.point]), one.data, split)[0])
 
 
 def pairs_table(documents: Iterable[Document]) -> Table:

@@ -72,14 +72,14 @@ def gather(documents: Sequence[Document]) -> dict[tuple[Key, str], list[Document
     return {key: max(same.values(), key=len) for key, same in groups.items()}
 
 
-def side_by_side(cells: Sequence[Document], *variants: str) -> Iterator[dict[str, list[Document]]]:
-    """For each graph, model and dimension the cells of all these variants, of the seeds that all of them have."""
+def side_by_side(cells: Sequence[Document], **variants: str) -> Iterator[dict[str, list[Document]]]:
+    """For each graph, model and dimension the cells of these variants, by their part, of the seeds that all have."""
     same = gather(cells)
     for key in dict.fromkeys(key for key, _ in same):
-        known = {variant: {cell["seed"]: cell for cell in same.get((key, variant), [])} for variant in variants}
+        known = {part: {cell["seed"]: cell for cell in same.get((key, name), [])} for part, name in variants.items()}
         seeds = sorted(set.intersection(*(set(found) for found in known.values())))
         if seeds:
-            group = {variant: [found[seed] for seed in seeds] for variant, found in known.items()}
+            group = {part: [found[seed] for seed in seeds] for part, found in known.items()}
             _check_facts([cell for found in group.values() for cell in found])
             yield group
 

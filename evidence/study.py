@@ -54,5 +54,4 @@ class Study:
 
     def picture_link(self, document: Document) -> str:
         """As docs/results.md shows it."""
-        seed = f", seed {document['seed']}" if "seed" in document else ""
-        return f"![{about(document)}{seed}: {self.shows}](images/{self.picture_name(document)})"
+        return f"![{about(document)}: {self.shows}](images/{self.picture_name(document)})"

@@ -12,7 +12,6 @@ from evidence.published import Figure, published
 from evidence.rows import AUTO, CHOSEN, LABELS, SINGLE, Row, rows_of
 from evidence.tables import Table, bold, mean_and_spread
 
-NOT_RUN = "not run"
 FEWEST_TRIALS = 12  # of a search that a fit is held against
 SIZES = {"kbc": "same K", "libkge": "K not given"}  # what is known of the size of published models
 
@@ -37,10 +36,10 @@ def _results(title: str, graphs: Sequence[str], rows: Sequence[Row]) -> Table:
         mine = [row for row in rows if row.key[1] == model and row.key[0] in graphs and row.label not in CHOSEN]
         for dim in sorted({row.key[2] for row in mine}):
             block = [row for row in mine if row.key[2] == dim]
-            best = [_best(block, graph) for graph in graphs]
+            best = {row.key[0]: row for row in sorted(block, key=lambda row: row.mean("mrr", "valid"))}  # the last
             for label in dict.fromkeys(row.label for row in block):
                 found = {row.key[0]: row for row in block if row.label == label}
-                cells = {each: bold(_figures(row), row in best) for each, row in found.items()}
+                cells = {each: bold(_figures(row), row is best[each]) for each, row in found.items()}
                 what = {"model": MODELS.get(model, model), "K": str(dim), "who": f"kgem, {label}"}
                 lines.append(what | {graph: cells.get(graph, "") for graph in graphs})
     used = {figure.source for figure in published().figures if figure.graph in graphs}
@@ -65,55 +64,45 @@ def _published_lines(model: str, graphs: Sequence[str]) -> Iterator[dict[str, st
         yield what | {graph: found.get(graph, "") for graph in graphs}
 
 
-def _best(rows: Sequence[Row], graph: str) -> Row | None:
-    """Whose mean MRR on validation is highest: a choice on test would flatter."""
-    here = [row for row in rows if row.key[0] == graph]
-    return max(here, key=lambda row: row.mean("mrr", "valid"), default=None)
-
-
-def _figures(row: Row) -> str:
+def _figures(row: Row | None) -> str:
+    if row is None:
+        return ""
     seeds = f" ({len(row.seeds)})" if len(row.seeds) > 1 else ""
     return f"{mean_and_spread(row.values('mrr'))} / {mean_and_spread(row.values('hits_at_10'))}{seeds}"
 
 
 def aims(documents: Sequence[Document]) -> Table:
-    """Whether a fit is at least as good as what we set out to reach, or is not there; no rows without any such fit.
+    """Whether fits are at least as good as what we set out to reach.
 
     With one model of the same size, and with whatever mode the fit chose; our conventional model stands beside it.
     """
-    rows = rows_of(documents)
-    lines: list[dict[str, str]] = []
-    wanted = [figure for figure in published().figures if figure.aim_dim is not None]
-    for figure in wanted:
-        key = (figure.graph, figure.model, int(figure.aim_dim or 0))
-        mine = [row for row in rows if row.key == key]
-        given = next((_figures(row) for row in mine if row.label == LABELS["conventional", "point"]), "")
-        found = {row.label: row for row in mine if row.label in CHOSEN}
-        lines.append(
-            {
-                "graph and model": subject(*key),
-                "published by": f"{figure.who}, {SIZES[figure.source]}",
-                "published": figure.text,
-                "ours, published strength": given,
-                "one fit, one model": _figures(found[SINGLE]) if found else NOT_RUN,
-                "reached": _met(found[SINGLE], figure) if found else "",
-                "one fit, `auto`": _figures(found[AUTO]) if found else NOT_RUN,
-                "reached by `auto`": _met(found[AUTO], figure) if found else "",
-            }
-        )
+    fits, lines = dict(_fits(documents)), []
+    for figure in published().figures:
+        key = (figure.graph, figure.model, figure.aim_dim or 0)
+        if key in fits:
+            given, one, auto = fits[key].get(LABELS["conventional", "point"]), fits[key][SINGLE], fits[key][AUTO]
+            lines.append(
+                {
+                    "graph and model": subject(*key),
+                    "published by": f"{figure.who}, {SIZES[figure.source]}",
+                    "published": figure.text,
+                    "ours, published strength": _figures(given),
+                    "one fit, one model": _figures(one),
+                    "reached": _met(one, figure),
+                    "one fit, `auto`": _figures(auto),
+                    "reached by `auto`": _met(auto, figure),
+                }
+            )
     note = (
         "MRR / Hits@10 on test. Reached: both are at least what is published. The published strength is of ComplEx; "
         "DistMult has that of a ComplEx with as many numbers."
     )
-    return Table("Published and reached", lines if any(line["reached"] for line in lines) else [], 2, note)
+    return Table("Published and reached", lines, 2, note)
 
 
 def _met(row: Row, figure: Figure) -> str:
     enough = row.mean("mrr") >= float(figure.mrr) and row.mean("hits_at_10") >= float(figure.hits_at_10)
     return "yes" if enough else bold("no")
-
-
-# short ones
 
 
 def quality(documents: Sequence[Document]) -> Table:
