@@ -16,6 +16,7 @@ from kgem.config import Config
 from kgem.errors import ConfigError
 from kgem.runs.configure import configure
 from kgem.runs.run import LENGTHS
+from kgem.train.search import STRENGTHS
 
 KIND = "kgem-table1-cell"
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
@@ -109,6 +110,8 @@ def cells(
     unknown = [variant for variant in variants if variant not in VARIANTS]
     if unknown:
         raise ConfigError(f"no variant is called {unknown[0]!r}", remedy=f"one of {', '.join(VARIANTS)}")
+    if trials < 1:
+        raise ConfigError(f"a search of {trials} trials finds nothing", remedy="allow at least one: --trials")
     named: dict[str, str] = {}
     for given in data:
         if named.setdefault(graph_name(given), given) != given:
@@ -121,19 +124,14 @@ def cells(
 
 
 def changed_settings(
-    document: Document, cell: Cell, base: Config, strengths: tuple[float, float] | None = None
+    document: Document, cell: Cell, base: Config, strengths: tuple[float, float] = STRENGTHS
 ) -> list[str]:
-    """The settings that a cell was made with and would not be made with now; `strengths` is the range of a search.
-
-    More trials are no change: the proposals of a search are those of its seed, range and outcomes so far, so it can be
-    made longer.
-    """
+    """The settings that a cell was made with and would not be made with now; a search can be made longer."""
     wanted = {"variant": cell.variant, "config": cell.settings(base).model_dump(mode="json")}
     free = LENGTHS if document["config"]["run"].get("time_budget") is not None else set()
     changed = [name for name in differing_settings(wanted, document) if name not in free]
     if "trials" in document:
-        other_range = strengths is not None and tuple(document["strengths"]) != tuple(strengths)
-        changed += ["--strengths"] if other_range else []
+        changed += ["--strengths"] if tuple(document["strengths"]) != strengths else []
         changed += ["--trials"] if len(document["trials"]) > cell.trials else []
     return changed
 

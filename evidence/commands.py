@@ -189,17 +189,18 @@ def run_study(given: argparse.Namespace) -> int:
         for cell in read_cells(given.results / CELLS)
         if all(not values or cell[key] in values for key, values in asked.items())
     ]
+    there = {cell["graph"] for group in study.select(chosen) for found in group.values() for cell in found}
+    missing = [name for name in graphs if name not in there]
+    if missing or not there:
+        what = f"{', '.join(map(repr, missing)) or 'no graph'}: there is no {study.needs}"
+        remedy = f"make it: python -m evidence table1 --variants {' '.join(study.variants)} --data ..."
+        raise InputError(what, where=str(given.results / CELLS), remedy=remedy)
     made = []
     for document in study.documents(chosen, lambda cell: open_model(Path(cell["run"])), given.typed):
         path = given.results / study.folder / f"{document['name']}.json"
         write_json(path, document)
         say(plain(path))
         made.append(document)
-    missing = [name for name in graphs if name not in {document["graph"] for document in made}]
-    if missing or not made:
-        what = f"{', '.join(map(repr, missing)) or 'no graph'}: there is no {study.needs}"
-        remedy = f"make it: python -m evidence table1 --variants {' '.join(study.variants)} --data ..."
-        raise InputError(what, where=str(given.results / CELLS), remedy=remedy)
     for make in study.tables:
         emit_text(make(made).markdown() + "\n")
     return 0
