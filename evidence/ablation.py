@@ -13,14 +13,14 @@ that random tables lead to.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from evidence.cells import VARIANTS, differing_settings
-from evidence.documents import Document
-from evidence.naming import Key, about, key_of
-from evidence.rows import kept_figures
-from evidence.study import Group, Load, OnMeasuring, Study
+from evidence.documents import Document, about
+from evidence.rows import kept_figures, side_by_side
+from evidence.study import Group, Load, Study
 from evidence.tables import Table, gain, mean_and_spread
 from kgem.errors import InputError
 
@@ -30,25 +30,13 @@ CONTROLS = (ORDINARY, FRESH, WARM)
 BEFORE = {"point": ORDINARY, "blend": FRESH}  # by mode, what started from random tables
 
 
-def select(cells: Sequence[Document]) -> Iterator[Group]:
-    """Fits of one graph, model and dimension that have all their controls, and these in the same order."""
-    known = {(key_of(cell), cell["seed"], cell["variant"]): cell for cell in cells}
-    found: dict[Key, list[Document]] = {}
-    for fit in sorted((cell for cell in cells if cell["variant"] == "em"), key=lambda cell: int(cell["seed"])):
-        if all((key_of(fit), fit["seed"], arm) in known for arm in CONTROLS):
-            found.setdefault(key_of(fit), []).append(fit)
-    for key, fits in found.items():
-        yield {FIT: fits} | {arm: [known[key, fit["seed"], arm] for fit in fits] for arm in CONTROLS}
-
-
-def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, Any]:
+def measure(group: Group, load: Load) -> dict[str, Any]:
     """The figures of the fits and of their controls."""
     for arm in CONTROLS:
         for fit, control in zip(group[FIT], group[arm], strict=True):
             _check(fit, control)
     return {
         "seeds": [fit["seed"] for fit in group[FIT]],
-        "settings": {arm: VARIANTS[arm].changes for arm in CONTROLS},
         **{arm: [_kept(cell, arm) for cell in cells] for arm, cells in group.items()},
     }
 
@@ -60,7 +48,6 @@ def _check(fit: Document, control: Document) -> None:
         section, _, key = name.partition(".")
         config[section][key] = json.loads(json.dumps(value))
     differing = differing_settings({**fit, "config": config}, control)
-    differing += ["facts"] if fit["facts"]["hash"] != control["facts"]["hash"] else []
     if differing:
         what = f"{fit['name']} and its control {control['variant']!r} differ in {', '.join(differing)}"
         remedy = "give the settings of the fit, which its file has, and --force if the control is the older one"
@@ -70,7 +57,7 @@ def _check(fit: Document, control: Document) -> None:
 def _kept(cell: Document, arm: str) -> dict[str, Any]:
     """Of a cell what is compared."""
     modes = [mode for mode, before in BEFORE.items() if arm in (before, WARM, FIT)]
-    return {"seed": cell["seed"], "mix": cell.get("mix"), **{mode: kept_figures(cell, mode) for mode in modes}}
+    return {"seed": cell["seed"], **{mode: kept_figures(cell, mode) for mode in modes}}
 
 
 def ablation_table(documents: Iterable[Document]) -> Table:
@@ -84,20 +71,18 @@ def ablation_table(documents: Iterable[Document]) -> Table:
                 {
                     "graph and model": about(document),
                     "asked": words,
-                    "seeds": ", ".join(map(str, document["seeds"])),
+                    "seeds": str(len(document["seeds"])),
                     "shared strength, from random tables": mean_and_spread(before),
                     "shared strength, from the means of q": mean_and_spread(warm),
                     "learned strengths, from the means of q (the fit)": mean_and_spread(fit),
-                    "multiples": ", ".join(f"{each['mix'][1]:g}" for each in document[WARM]),
                     "the start brings": gain(before, warm),
                     "the strengths bring": gain(warm, fit),
                 }
             )
     note = (
         "Test MRR. From random tables: for the model alone the fit's own pre-training, with a constant rate and judged "
-        "by itself; for the blend a model that is re-trained as the others are. Multiples of pre-training's shared "
-        "strength are those that the race took, by seed. Last: means over seeds of differences between fits of one "
-        "seed, with their 95 % interval (Student's t), bold where it excludes zero."
+        "by itself; for the blend a model that is re-trained as the others are. Last: means over seeds of differences "
+        "between fits of one seed, with their 95 % interval (Student's t), bold where it excludes zero."
     )
     return Table("What re-training owes to what", rows, 2, note)
 
@@ -109,8 +94,7 @@ ABLATION = Study(
     asks="What re-training owes to its start at the means of q, and what to the learned strengths.",
     needs="fit with its three controls beside it",
     variants=("em", *CONTROLS),
-    makes=True,
-    select=select,
+    select=partial(side_by_side, fit="em", ordinary=ORDINARY, fresh=FRESH, warm=WARM),
     measure=measure,
     tables=(ablation_table,),
 )

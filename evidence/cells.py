@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from evidence.documents import Document, read_document, read_folder
-from evidence.engine import LENGTHS, configure
+from evidence.documents import Document, read_folder
 from evidence.published import SharedStrength, published
 from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError
+from kgem.runs.configure import configure
+from kgem.runs.run import LENGTHS
+from kgem.train.search import STRENGTHS
 
 KIND = "kgem-table1-cell"
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
@@ -77,11 +80,6 @@ class Cell:
         """Of the run folder and of the JSON file."""
         return f"{self.graph}-{self.model}-{self.dim}-{self.variant}-{self.seed}"
 
-    @property
-    def title(self) -> str:
-        """For people."""
-        return f"{self.graph}, {self.model}, K = {self.dim}, {self.variant}, seed {self.seed}"
-
     def strength(self, base: Config) -> SharedStrength:
         """The shared strength of a variant whose strength is published."""
         width = VARIANTS[self.variant].width
@@ -112,35 +110,28 @@ def cells(
     unknown = [variant for variant in variants if variant not in VARIANTS]
     if unknown:
         raise ConfigError(f"no variant is called {unknown[0]!r}", remedy=f"one of {', '.join(VARIANTS)}")
+    if trials < 1:
+        raise ConfigError(f"a search of {trials} trials finds nothing", remedy="allow at least one: --trials")
     named: dict[str, str] = {}
     for given in data:
         if named.setdefault(graph_name(given), given) != given:
             what = f"{named[graph_name(given)]!r} and {given!r} would have the same name, {graph_name(given)}"
             raise ConfigError(what, remedy="rename one of them, or give it in another command with other folders")
-    made = (
-        Cell(graph, model, dim, variant, seed, trials)
-        for graph in data
-        for model, dim in models
-        for seed in seeds
-        for variant in variants
+    combinations = product(data, models, seeds, variants)
+    return list(
+        dict.fromkeys(Cell(graph, *model, variant, seed, trials) for graph, model, seed, variant in combinations)
     )
-    return list(dict.fromkeys(made))
 
 
 def changed_settings(
-    document: Document, cell: Cell, base: Config, strengths: tuple[float, float] | None = None
+    document: Document, cell: Cell, base: Config, strengths: tuple[float, float] = STRENGTHS
 ) -> list[str]:
-    """The settings that a cell was made with and would not be made with now; `strengths` is the range of a search.
-
-    More trials are no change: the proposals of a search are those of its seed, range and outcomes so far, so it can be
-    made longer.
-    """
+    """The settings that a cell was made with and would not be made with now; a search can be made longer."""
     wanted = {"variant": cell.variant, "config": cell.settings(base).model_dump(mode="json")}
     free = LENGTHS if document["config"]["run"].get("time_budget") is not None else set()
     changed = [name for name in differing_settings(wanted, document) if name not in free]
     if "trials" in document:
-        other_range = strengths is not None and tuple(document["strengths"]) != tuple(strengths)
-        changed += ["--strengths"] if other_range else []
+        changed += ["--strengths"] if tuple(document["strengths"]) != strengths else []
         changed += ["--trials"] if len(document["trials"]) > cell.trials else []
     return changed
 
@@ -174,11 +165,6 @@ def is_free(name: str, config: Mapping[str, Any]) -> bool:
     phase, _, setting = name.partition(".")
     idle = phase in ("em", "retrain") and config[phase].get("epochs") == 0 and setting != "epochs"
     return name in CARRIED_OUT or idle
-
-
-def read_cell(path: Path) -> dict[str, Any]:
-    """A cell's JSON."""
-    return read_document(path, KIND)
 
 
 def read_cells(folder: Path) -> list[dict[str, Any]]:

@@ -11,63 +11,36 @@ that it took the time of: by the medians of its own phases, which ran under the 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evidence.documents import Document
-from evidence.engine import VALIDATION_QUERIES
-from evidence.naming import Key, about, key_of
-from evidence.pictures import cost_figure
-from evidence.rows import chosen_mode, kept_figures
-from evidence.study import Group, Load, OnMeasuring, Picture, Study
+from evidence.documents import Document, about
+from evidence.rows import chosen_mode, kept_figures, side_by_side
+from evidence.study import Group, Load, Study
 from evidence.table1 import FEWEST_TRIALS
-from evidence.tables import Table, bold, gain, mean_and_spread, most_seeds
+from evidence.tables import Table, gain, mean_and_spread, most_seeds
+from kgem.evaluate.validation import VALIDATION_QUERIES
+from kgem.report.figures.drawing import BLUE, PURPLE, RED, empty_figure, style
 
-QUARTER = 0.25  # of the search's cost is what we allow a fit
-COSTS = ("epochs", "work")
-SHORT = f"of its first {FEWEST_TRIALS} trials' work"
-ROWS = {"search": "search, {} trials", "fit": "one kgem fit, one model", "auto": "the same fit, mode auto"}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-
-def select(cells: Sequence[Document]) -> Iterator[Group]:
-    """Search and fit with the same seed and facts, by graph, model and dimension."""
-
-    def whose(cell: Document) -> tuple[Key, int, str]:
-        return key_of(cell), cell["seed"], cell["facts"]["hash"]
-
-    fits = {whose(cell): cell for cell in cells if cell["variant"] == "em"}
-    groups: dict[Key, tuple[list[Document], list[Document]]] = {}
-    searches = (cell for cell in cells if cell["variant"] == "search" and whose(cell) in fits)
-    for cell in sorted(searches, key=lambda cell: int(cell["seed"])):
-        both = groups.setdefault(key_of(cell), ([], []))
-        both[0].append(cell)
-        both[1].append(fits[whose(cell)])
-    for found, beside in groups.values():
-        yield {"search": found, "fit": beside}
+SIDES = ("search", "fit", "auto")
+SHORT = f"if the search stops after {FEWEST_TRIALS}"
 
 
-def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, Any]:
-    """Both sides of each seed, and their ratios."""
-    seeds = [_compare(*pair) for pair in zip(group["search"], group["fit"], strict=True)]
-    ratios = {name: statistics.fmean(seed["ratio"][name] for seed in seeds) for name in COSTS}
-    gains = {split: statistics.fmean(seed["gain"][split] for seed in seeds) for split in ("valid", "test")}
+def measure(group: Group, load: Load) -> dict[str, Any]:
+    """Both sides of each seed, and what the fits took of the searches' work."""
+    seeds = [
+        {"seed": search["seed"], "search": _search_side(search), "fit": _fit_side(fit)}
+        for search, fit in zip(group["search"], group["fit"], strict=True)
+    ]
     return {
         "trials": sorted({len(search["trials"]) for search in group["search"]}),
-        "ratio": ratios,
-        "gain": gains,
+        "ratio": {"work": statistics.fmean(seed["fit"]["work"] / seed["search"]["work"] for seed in seeds)},
         "seeds": seeds,
-    }
-
-
-def _compare(search: Document, fit: Document) -> dict[str, Any]:
-    one, other = _search_side(search), _fit_side(fit)
-    return {
-        "seed": search["seed"],
-        "search": one,
-        "fit": other,
-        "ratio": {name: other[name] / one[name] for name in COSTS},
-        "gain": {split: other[split]["mrr"] - one[split]["mrr"] for split in ("valid", "test")},
     }
 
 
@@ -78,7 +51,6 @@ def _search_side(cell: Document) -> dict[str, Any]:
     ends = [each["mrr"] or 0.0 for each in trials]
     side = _side(cell, "point", _curve(found))
     return side | {
-        "strength": cell["strength"]["value"],
         "work": side["epochs"],
         "trials": {
             "epochs": [*accumulate(each["epochs"] for each in trials)],
@@ -99,7 +71,6 @@ def _fit_side(cell: Document) -> dict[str, Any]:
         "work": sum(cell["epochs"][phase] * each for phase, each in of_one.items()),
         "of_one_epoch": of_one,
         "blend": _curve(columns["mrr"][n:], n) if columns["mrr"][n:] else None,
-        "phases": cell["epochs"],
         "auto": {"mode": cell["mode"], **kept_figures(cell, cell["mode"])},
     }
 
@@ -118,7 +89,6 @@ def _curve(mrrs: Sequence[float | None], after: int = 0) -> dict[str, list[float
 
 def _side(cell: Document, mode: str, curve: Document) -> dict[str, Any]:
     return {
-        "cell": cell["name"],
         "mode": mode,
         **kept_figures(cell, mode),
         "epochs": sum(cell["epochs"].values()),
@@ -128,45 +98,11 @@ def _side(cell: Document, mode: str, curve: Document) -> dict[str, Any]:
 
 
 def cost_table(documents: Sequence[Document]) -> Table:
-    """A row for the search, the fit's one model and its mode auto, and whether the fit kept within a quarter."""
+    """A row per graph, model and dimension: what the search found, what the fit has beyond it, and what both cost."""
     rows = []
     for document in documents:
-        trials = " or ".join(map(str, document["trials"]))  # seeds may have searched for longer than others
-        for what, words in ROWS.items():
-            test, is_fit = _mrrs(document, what, "test"), what != "search"
-            work, short = _shares(document) if is_fit else ("", "")
-            rows.append(
-                {
-                    "graph and model": about(document),
-                    "what": words.format(trials),
-                    "seeds": str(len(test)),
-                    "valid MRR": mean_and_spread(_mrrs(document, what, "valid")),
-                    "test MRR": mean_and_spread(test),
-                    "beyond the search": gain(_mrrs(document, "search", "test"), test) if is_fit else "",
-                    **{name: f"{_mean(document, what, name):,.0f}" for name in ("epochs", "seconds")},
-                    "of its epochs": f"{document['ratio']['epochs']:.0%}" if is_fit else "",
-                    "of its work": work,
-                    SHORT: short,
-                    "met": _verdict(document, what) if is_fit else "",
-                }
-            )
-    ems = [seed["fit"]["of_one_epoch"].get("em", 1.0) for document in documents for seed in document["seeds"]]
-    note = (
-        "Means over seeds. Beyond the search: on test, fit by fit of the same seed, with a 95 % interval over seeds "
-        "(Student's t), bold where it excludes zero. Work is epochs, but one of EM counts as the ordinary ones that it "
-        f"took the time of ({min(ems):.1f} to {max(ems):.1f}). Met: on validation at least the best of the whole "
-        f"search, with at most a quarter of its work; no verdict on fewer than {FEWEST_TRIALS} trials. Curves are of "
-        f"{VALIDATION_QUERIES:,} validation questions where a graph has more."
-    )
-    return Table("Search and fit", rows, 2, note)
-
-
-def summary(documents: Sequence[Document]) -> Table:
-    """One row for each graph and model, the one with the most seeds, of searches that are long enough."""
-    rows = []
-    for document in most_seeds([each for each in documents if min(each["trials"]) >= FEWEST_TRIALS]):
-        search, fit, auto = (_mrrs(document, what, "test") for what in ROWS)
-        work, short = _shares(document)
+        search, fit, auto = (_mrrs(document, what, "test") for what in SIDES)
+        before, one, chosen = (_mrrs(document, what, "valid") for what in SIDES)
         rows.append(
             {
                 "graph and model": about(document),
@@ -175,10 +111,29 @@ def summary(documents: Sequence[Document]) -> Table:
                 "the search": mean_and_spread(search),
                 "one fit, one model": gain(search, fit),
                 "one fit, `auto`": gain(search, auto),
-                "cost of the fit": work,
-                f"if the search stops after {FEWEST_TRIALS}": short,
+                "cost of the fit": f"{document['ratio']['work']:.0%}",
+                SHORT: _share_of_first_trials(document),
+                "the search on validation": mean_and_spread(before),
+                "one model on validation": gain(before, one),
+                "`auto` on validation": gain(before, chosen),
+                **{f"{name}, search and fit": _means(document, name) for name in ("epochs", "seconds")},
             }
         )
+    ems = [seed["fit"]["of_one_epoch"].get("em", 1.0) for document in documents for seed in document["seeds"]]
+    note = (
+        "MRR of the search, and what the fit of the same seed has beyond it: on test, then on validation. Means over "
+        "seeds, with a 95 % interval (Student's t), bold where it excludes zero. Cost: the work of the fit as a share "
+        "of the search's. Work is epochs, but one of EM counts as the ordinary ones that it took the time of "
+        f"({min(ems):.1f} to {max(ems):.1f}). Curves are of {VALIDATION_QUERIES:,} validation questions where a graph "
+        "has more."
+    )
+    return Table("Search and fit", rows, 1, note)
+
+
+def summary(documents: Sequence[Document]) -> Table:
+    """Of each graph and model the row with the most seeds, of searches that are long enough, as far as test goes."""
+    long = most_seeds([each for each in documents if min(each["trials"]) >= FEWEST_TRIALS])
+    rows = [dict(list(row.items())[:8]) for row in cost_table(long).rows] if long else []
     note = (
         "Test MRR of the search, and what the fit has beyond it, with a 95 % interval over seeds (bold where it "
         "excludes zero). Cost: the work of the fit as a share of the search's."
@@ -186,35 +141,53 @@ def summary(documents: Sequence[Document]) -> Table:
     return Table("One fit and a search", rows, 1, note)
 
 
-def _of(seed: Document, what: str) -> Document:
-    """One side of a seed; what auto chose cost what the fit did."""
-    fit: Document = seed["fit"]
-    return seed["search"] if what == "search" else fit if what == "fit" else {**fit, **fit["auto"]}
-
-
 def _mrrs(document: Document, what: str, split: str) -> list[float]:
-    return [_of(seed, what)[split]["mrr"] for seed in document["seeds"]]
+    sides = [seed["fit"]["auto"] if what == "auto" else seed[what] for seed in document["seeds"]]
+    return [side[split]["mrr"] for side in sides]
 
 
-def _mean(document: Document, what: str, name: str) -> float:
-    return statistics.fmean(_of(seed, what)[name] for seed in document["seeds"])
+def _means(document: Document, name: str) -> str:
+    both = (statistics.fmean(seed[what][name] for seed in document["seeds"]) for what in ("search", "fit"))
+    return " and ".join(f"{each:,.0f}" for each in both)
 
 
-def _shares(document: Document) -> tuple[str, str]:
-    """What the fit took of a search's work, and of that of its first trials if there are enough."""
+def _share_of_first_trials(document: Document) -> str:
+    """What the fit took of the work of a search's first trials, if it has so many."""
     both = [(seed["fit"]["work"], seed["search"]["trials"]["epochs"]) for seed in document["seeds"]]
-    enough = all(len(ends) >= FEWEST_TRIALS for _, ends in both)
-    short = f"{statistics.fmean(fit / ends[FEWEST_TRIALS - 1] for fit, ends in both):.0%}" if enough else ""
-    return f"{document['ratio']['work']:.0%}", short
+    if any(len(ends) < FEWEST_TRIALS for _, ends in both):
+        return ""
+    return f"{statistics.fmean(fit / ends[FEWEST_TRIALS - 1] for fit, ends in both):.0%}"
 
 
-def _verdict(document: Document, what: str) -> str:
-    """Whether it is at least as good on validation as the search, for a quarter of the work."""
-    if min(document["trials"]) < FEWEST_TRIALS:
-        return "too few trials"
-    both = zip(_mrrs(document, what, "valid"), _mrrs(document, "search", "valid"), strict=True)
-    reached = statistics.fmean(fit - search for fit, search in both) >= 0
-    return "yes" if reached and document["ratio"]["work"] <= QUARTER else bold("no")
+def cost_figure(document: Document) -> Figure:
+    """Validation MRR against epochs spent: the best so far of the search, of the fit's one model and of its blend."""
+    seeds = document["seeds"]
+    firsts = [min(filter(None, seed["search"]["trials"]["best"])) for seed in seeds]
+    ends = [curve["best"][-1] for seed in seeds for curve, *_ in _lines(seed)]
+    low, high = min(*ends, statistics.median(firsts)), max(ends)
+    margin = max(high - low, 0.02)
+    with style():
+        figure = empty_figure(7.0, 3.9)
+        axes = figure.subplots()
+        for place, seed in enumerate(seeds):  # further seeds are fainter and without names
+            alpha, trials = 0.25 if place else 1.0, seed["search"]["trials"]
+            for curve, colour, name in _lines(seed):
+                label = None if place else name
+                axes.step(curve["epochs"], curve["best"], where="post", color=colour, alpha=alpha, label=label)
+            label = None if place else "one trial of the search"
+            axes.scatter(trials["epochs"], trials["mrr"], s=12, color=RED, alpha=0.5 * alpha, linewidths=0, label=label)
+        axes.set(xlabel="epochs spent", ylabel="validation MRR (filtered), best so far")
+        axes.set(ylim=(low - 1.5 * margin, high + 0.3 * margin))
+        axes.set_xlim(left=0)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+        return figure
+
+
+def _lines(seed: Document) -> list[tuple[Document, str, str]]:
+    """The curve, colour and name of the search, of one model of the fit, and of its blend if it has one."""
+    search, fit = seed["search"], seed["fit"]
+    lines = [(search["curve"], RED, "search"), (fit["curve"], BLUE, "one kgem fit, one model")]
+    return lines + ([(fit["blend"], PURPLE, "the same fit, blend of two models")] if fit["blend"] else [])
 
 
 SEARCH = Study(
@@ -224,9 +197,9 @@ SEARCH = Study(
     asks="The search that kgem replaces, beside one fit: what both found, and what both cost.",
     needs="search with a fit of the same seed beside it",
     variants=("em", "search"),
-    makes=True,
-    select=select,
+    select=partial(side_by_side, search="search", fit="em"),
     measure=measure,
     tables=(cost_table,),
-    pictures=(Picture("search", ".svg", "validation MRR against epochs spent, search and fit", cost_figure),),
+    draw=cost_figure,
+    shows="validation MRR against epochs spent, search and fit",
 )

@@ -36,15 +36,14 @@ SMALL: dict[str, tuple[str, Callable[[Sequence[Document]], Table]]] = {  # by na
     "two-models": ("pairs", pairs.summary),
     "behind": ("table1", table1.behind),
     "doubt": ("calibration", calibration.summary),
+    "doubt-by-frequency": ("calibration", calibration.by_frequency),
 }
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
 WIDTH = 120  # of lines of prose
 NOTHING = "*Not measured yet.*\n"
 INTRO = "Made by `python -m evidence page` from the JSON files under `results/`; [what they say](../results.md).\n"
-TABLE1 = "Our figures beside the published ones, and every cell with what it cost."
+TABLE1 = "Our figures beside the published ones."
 _PLACE = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
-
-Draw = Callable[[], "Figure"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Pages:
     """The texts by their paths below docs/, the pictures by their names, and the README's table."""
 
     texts: Mapping[str, str]
-    pictures: Mapping[str, Draw]
+    pictures: Mapping[str, Callable[[], Figure]]
     quality: str
 
 
@@ -68,21 +67,15 @@ def read_results(results: Path) -> dict[str, list[Document]]:
 
 def make_pages(template: str, documents: Mapping[str, Sequence[Document]]) -> Pages:
     """All pages; pictures are in images/ beside results.md."""
-    tables = {"table1": table1.all_tables(documents["table1"])} | {
-        name: [make(documents[name]) for make in study.tables] if documents[name] else []
-        for name, study in STUDIES.items()
-    }
-    texts = {"results.md": _fill(template, documents, tables)}
-    texts["results/table1.md"] = _page("table1", TABLE1, tables["table1"], [])
+    tables = {"table1": table1.table1(documents["table1"])}
     for name, study in STUDIES.items():
-        links = [each.markdown(document, "../images") for each in study.pictures for document in documents[name]]
-        texts[f"results/{name}.md"] = _page(name, study.asks, tables[name], links)
-    texts["results/index.md"] = _page("Where every figure comes from", "", [_sources(documents)], [])
-    pictures = {
-        each.file(document): partial(each.draw, document)
-        for name, study in STUDIES.items()
-        for each in study.pictures
-        for document in documents[name]
+        tables[name] = [make(documents[name]) for make in study.tables] if documents[name] else []
+    asks = {"table1": TABLE1} | {name: study.asks for name, study in STUDIES.items()}
+    text, pictures = _fill(template, documents, [table for found in tables.values() for table in found])
+    texts = {"results.md": text, "results/index.md": _page("Where every figure comes from", _index(documents))}
+    texts |= {
+        f"results/{name}.md": _page(name.capitalize(), f"{asks[name]}\n", *(table.markdown() for table in found))
+        for name, found in tables.items()
     }
     return Pages(texts, pictures, table1.quality(documents["table1"]).markdown(None))
 
@@ -93,14 +86,17 @@ def between_marks(text: str, new: str) -> str:
     return f"{before}{BEGIN}\n{new}{END}{rest.split(END, 1)[1]}"
 
 
-def _page(title: str, asks: str, tables: Sequence[Table], links: Sequence[str]) -> str:
-    title = f"# {title[0].upper()}{title[1:]}\n"
-    return "\n".join([title, *([f"{asks}\n"] if asks else []), INTRO, *(t.markdown() for t in tables), *links])
+def _page(title: str, *parts: str) -> str:
+    return "\n".join([f"# {title}\n", INTRO, *parts])
 
 
-def _fill(template: str, documents: Mapping[str, Sequence[Document]], tables: Mapping[str, Sequence[Table]]) -> str:
+def _fill(
+    template: str, documents: Mapping[str, Sequence[Document]], tables: Sequence[Table]
+) -> tuple[str, dict[str, Callable[[], Figure]]]:
+    """The template with its places filled, and the pictures that it shows."""
     small = {name: make(documents[of]) for name, (of, make) in SMALL.items() if documents[of]}
-    known = {table.title: table for found in tables.values() for table in found} | small
+    known = {table.title: table for table in tables} | small
+    pictures: dict[str, Callable[[], Figure]] = {}
 
     def fill(place: re.Match[str]) -> str:
         words = [word.strip() for word in place[1].split("|")]
@@ -110,14 +106,16 @@ def _fill(template: str, documents: Mapping[str, Sequence[Document]], tables: Ma
         if name == "table" and rest in SMALL:
             return (small[rest].markdown(None) if rest in small else NOTHING).rstrip("\n")
         if name == "picture":
-            study, _, wanted = rest.partition(" ")
-            found = [each for each in documents.get(study, []) if each["name"] == wanted]
-            if study in STUDIES and found:
-                return STUDIES[study].pictures[0].markdown(found[0], "images").rstrip("\n")
+            of, _, wanted = rest.partition(" ")
+            study, found = STUDIES.get(of), [each for each in documents.get(of, []) if each["name"] == wanted]
+            if study and study.draw and found:
+                pictures[study.picture_name(found[0])] = partial(study.draw, found[0])
+                return study.picture_link(found[0])
         remedy = f"tables: {', '.join(SMALL)}; figures: {', '.join(known)}; pictures: of what was measured"
         raise InputError(f"the template asks for {place[0]}", remedy=remedy)
 
-    return "\n\n".join(_wrap(paragraph) for paragraph in _PLACE.sub(fill, template).split("\n\n"))
+    text = _PLACE.sub(fill, template)
+    return "\n\n".join(_wrap(paragraph) for paragraph in text.split("\n\n")), pictures
 
 
 def _wrap(paragraph: str) -> str:
@@ -128,27 +126,17 @@ def _wrap(paragraph: str) -> str:
     return textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False) + end
 
 
-def _sources(documents: Mapping[str, Sequence[Document]]) -> Table:
-    """Every file: what made it, from what, when and in what time."""
-    rows = []
+def _index(documents: Mapping[str, Sequence[Document]]) -> str:
+    """A line for every file: what made it, and at which commit."""
+    lines = [
+        "Each file has its seeds, settings, machine, versions and time, and the run or the cells that it came from.",
+        "`kgem reproduce` in older files is `python -m evidence` now, `together` is `pairs` and `apart` `ablation`;",
+        "cells of searches and of controls are made by `table1`.",
+        "",
+    ]
     for name, group in documents.items():
         folder = STUDIES[name].folder if name in STUDIES else name
         for document in group:
-            is_cell = name not in STUDIES
-            rows.append(
-                {
-                    "file under results/": f"`{folder}/{document['name']}.json`",
-                    "command": f"`{document['command']}`",
-                    "made from": f"`{document['run']}`" if is_cell else f"{len(document['sources'])} cells",
-                    "finished": document["finished"],
-                    "commit": document["versions"].get("commit", document["versions"].get("kgem", "")),
-                    "epochs": f"{sum(document['epochs'].values()):,}" if is_cell else "",
-                    "seconds": f"{document['seconds']:,.0f}" if is_cell else "",
-                }
-            )
-    note = (
-        "Each file has its seeds, its settings, the machine and all versions; a file that was made from cells lists "
-        "them as its `sources`. `kgem reproduce` in older files is `python -m evidence` now, `together` is `pairs` and "
-        "`apart` is `ablation`."
-    )
-    return Table("Files", rows, 5, note)
+            commit = document["versions"].get("commit", document["versions"].get("kgem", ""))
+            lines.append(f"- `{folder}/{document['name']}.json` at {commit}: `{document['command']}`")
+    return "\n".join(lines) + "\n"

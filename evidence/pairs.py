@@ -6,28 +6,27 @@ A blend has two models, and any second model helps. What it gains beyond such a 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from evidence.cells import BASELINES
-from evidence.documents import Document
-from evidence.naming import about
-from evidence.rows import LABELS, chosen_mode, kept_figures, largest_alike
-from evidence.study import Group, Load, OnMeasuring, Study
+from evidence.documents import Document, about
+from evidence.rows import LABELS, chosen_mode, gather, kept_figures
+from evidence.study import Group, Load, Study
 from evidence.tables import Table, half_width, mean_and_spread, most_seeds, with_interval
 from kgem.answer.model import Model
 from kgem.data.dataset import SPLITS
 from kgem.evaluate.averaging import BlendScorer
-from kgem.evaluate.metrics import breakdown
-from kgem.evaluate.ranking import rank
+from kgem.evaluate.comparison import rank_facts
 
 SIDES = ("one ordinary model", "two of them", "one fit, one model", "one fit, blend")
+LEFT_OUT = ("shared strength", "ordinary models", "fits")  # of the short table
 
 
 def select(cells: Sequence[Document]) -> Iterator[Group]:
     """Baselines of two seeds or more, and the fits that have a seed with them, by graph, model and dimension."""
-    same = largest_alike(cells)
+    same = gather(cells)
     for key in dict.fromkeys(key for key, _ in same):
         several = (same.get((key, variant), []) for variant in BASELINES)
         baselines = next((each for each in several if len(each) > 1), [])
@@ -37,7 +36,7 @@ def select(cells: Sequence[Document]) -> Iterator[Group]:
             yield {"baseline": baselines, "fit": fits}
 
 
-def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, Any]:
+def measure(group: Group, load: Load) -> dict[str, Any]:
     """What a model has alone, together with the next seed's, and after EM."""
     baselines, fits = group["baseline"], group["fit"]
     models = [load(each) for each in baselines]
@@ -45,10 +44,7 @@ def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, An
     pairs = []
     for i in range(n):
         j = (i + 1) % len(models)
-        figures = {
-            split: _figures(models[i], models[j], split, partial(on_measuring, f"pair {i + 1} of {n}, ranking {split}"))
-            for split in SPLITS[1:]
-        }
+        figures = {split: _figures(models[i], models[j], split) for split in SPLITS[1:]}
         pairs.append({"seeds": [baselines[i]["seed"], baselines[j]["seed"]], **figures})
     return {
         "baseline": baselines[0]["variant"],
@@ -56,22 +52,15 @@ def measure(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, An
         "alone": [kept_figures(each, each["mode"]) for each in baselines],
         "pairs": pairs,
         "fits": [
-            {
-                "seed": fit["seed"],
-                "single": kept_figures(fit, chosen_mode(fit, "single")),
-                "blend": kept_figures(fit, "blend"),
-            }
+            {"seed": fit["seed"], **{name: kept_figures(fit, chosen_mode(fit, name)) for name in ("single", "blend")}}
             for fit in fits
         ],
     }
 
 
-def _figures(one: Model, other: Model, split: str, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def _figures(one: Model, other: Model, split: str) -> dict[str, Any]:
     """Figures on a split of two models whose logits are averaged, as those of a fit's blend are."""
-    data, scorer = one.data, BlendScorer([one.point, other.point])
-    ranks = rank(scorer, data.reciprocal(data.split(split)), data.filter_index, on_progress=progress)
-    figures: dict[str, Any] = breakdown(ranks, data).to_dict()["overall"]
-    return figures
+    return asdict(rank_facts(BlendScorer([one.point, other.point]), one.data, split)[0])
 
 
 def pairs_table(documents: Iterable[Document]) -> Table:
@@ -85,7 +74,8 @@ def pairs_table(documents: Iterable[Document]) -> Table:
             {
                 "graph and model": about(document),
                 "shared strength": LABELS[document["baseline"], "point"],
-                "seeds": "; ".join(", ".join(map(str, each)) for each in _seeds(document)),
+                "ordinary models": str(len(found[0])),
+                "fits": str(len(found[2])),
                 **dict(zip(SIDES, map(mean_and_spread, found), strict=True)),
                 "a second ordinary model brings": with_interval(two - one, None),
                 "the blend has beyond two": with_interval(blend - two, half),
@@ -94,7 +84,7 @@ def pairs_table(documents: Iterable[Document]) -> Table:
     note = (
         "Test MRR. Two of them: the models of two seeds, their logits averaged as in a blend, each seed with the next. "
         "Intervals are of 95 % over seeds (Student's t; pairs that share a model are not counted as independent), bold "
-        "where they exclude zero. Seeds of the fits follow after a semicolon where they are others."
+        "where they exclude zero."
     )
     return Table("One model and two", rows, 2, note)
 
@@ -102,9 +92,7 @@ def pairs_table(documents: Iterable[Document]) -> Table:
 def summary(documents: Iterable[Document]) -> Table:
     """Of each graph and model the row with the most seeds, without what the columns say already."""
     whole = pairs_table(most_seeds(documents))
-    rows = [
-        {name: cell for name, cell in row.items() if name not in ("shared strength", "seeds")} for row in whole.rows
-    ]
+    rows = [{name: row[name] for name in row if name not in LEFT_OUT} for row in whole.rows]
     note = "Test MRR; differences with a 95 % interval over seeds where there are enough, bold where it excludes zero."
     return Table(whole.title, rows, 1, note)
 
@@ -113,12 +101,6 @@ def _sides(document: Document) -> list[Sequence[Document]]:
     """One ordinary model, two of them, one model of a fit, its blend."""
     fits = document["fits"]
     return [document["alone"], document["pairs"], *([fit[what] for fit in fits] for what in ("single", "blend"))]
-
-
-def _seeds(document: Document) -> list[list[int]]:
-    """Of the models with a shared strength, and of the fits if these are others."""
-    fits = [fit["seed"] for fit in document["fits"]]
-    return [document["seeds"]] if fits == document["seeds"] else [document["seeds"], fits]
 
 
 def _half_width(pairs: Sequence[float], blends: Sequence[float]) -> float | None:
@@ -141,7 +123,6 @@ PAIRS = Study(
     asks="What of a blend's gain any second model brings: two models with a shared strength, asked together.",
     needs="fit with two searches or two conventional models beside it",
     variants=("em", *BASELINES),
-    makes=False,
     select=select,
     measure=measure,
     tables=(pairs_table,),

@@ -20,13 +20,13 @@ class Figure:
     """MRR and Hits@10 of a model on the test facts of a graph."""
 
     graph: str
+    mrr: Decimal  # with as many digits as were published
+    hits_at_10: Decimal
+    aim_dim: int | None  # the dimension at which we want to be at least as good; None: it is no aim of ours
     model: str
     dim: int | None
     who: str
     source: str
-    mrr: Decimal  # with as many digits as were published
-    hits_at_10: Decimal
-    aim_dim: int | None  # the dimension at which we want to be at least as good; None: it is no aim of ours
 
     @property
     def text(self) -> str:
@@ -67,18 +67,9 @@ def published() -> Published:
     """The figures and strengths in the file beside this module."""
     text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
     content = tomllib.loads(text, parse_float=Decimal)
-    figures = tuple(
-        Figure(
-            graph=graph,
-            model=entry["model"],
-            dim=entry.get("dim"),
-            who=entry["who"],
-            source=entry["source"],
-            mrr=mrr,
-            hits_at_10=hits,
-            aim_dim=entry.get("aim_dim", entry.get("dim")) if entry.get("aim") else None,
-        )
-        for entry in content["figures"]
-        for graph, (mrr, hits) in entry["of"].items()
-    )
-    return Published(content["sources"], figures, content["n3"])
+    figures = []
+    for entry in content["figures"]:
+        aim = entry.get("aim_dim", entry.get("dim")) if entry.get("aim") else None
+        about = {"dim": None} | {name: entry[name] for name in ("model", "dim", "who", "source") if name in entry}
+        figures += [Figure(graph, mrr, hits, aim, **about) for graph, (mrr, hits) in entry["of"].items()]
+    return Published(content["sources"], tuple(figures), content["n3"])

@@ -1,4 +1,4 @@
-"""Cells gathered over seeds: only those whose settings are the same are averaged."""
+"""Cells gathered over seeds: only those whose settings are the same are averaged or compared."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evidence.cells import VARIANTS, settings_of
-from evidence.documents import Document
-from evidence.naming import Key, key_of
+from evidence.documents import Document, Key, key_of
+from kgem.errors import InputError
 
 AUTO, SINGLE = "after EM: auto", "after EM: auto without blend"
 ONE_MODEL = ("point", "mean", "bayes")  # modes of one model; a blend of two has twice the numbers of its dimension
@@ -24,18 +24,12 @@ class Row:
     """One graph, model, dimension and variant in one mode, over its seeds."""
 
     label: str
-    settings: str  # what tells it from rows of the same name that other settings made; empty if there are none
     cells: Sequence[Document]  # by seed
     modes: Sequence[str]  # by seed, how it predicts
 
     @property
     def key(self) -> Key:
         return key_of(self.cells[0])
-
-    @property
-    def name(self) -> str:
-        """The label, with the settings if there are others."""
-        return f"{self.label} [{self.settings}]" if self.settings else self.label
 
     @property
     def seeds(self) -> list[int]:
@@ -45,16 +39,6 @@ class Row:
     def trials(self) -> int | None:
         """Of a search."""
         return len(self.cells[0]["trials"]) if "trials" in self.cells[0] else None
-
-    @property
-    def n_auto(self) -> int:
-        """How many of the fits chose to predict this way."""
-        return sum(mode == cell["mode"] for mode, cell in zip(self.modes, self.cells, strict=True))
-
-    @property
-    def repeats(self) -> bool:
-        """Whether its figures are those of another row: a choice that is the same for all seeds."""
-        return self.label == SINGLE or (self.label == AUTO and len(set(self.modes)) == 1)
 
     def values(self, name: str, split: str = "test", seeds: Sequence[int] | None = None) -> list[float]:
         """One figure of each seed, or of some of them."""
@@ -70,53 +54,49 @@ class Row:
 def rows_of(documents: Sequence[Document]) -> list[Row]:
     """The cells gathered over seeds, in the order of LABELS; `auto` is what each fit chose on validation."""
     rows = []
-    gathered = _gather(documents)
+    gathered = gather(documents)
     for (variant, mode), label in LABELS.items():
-        for (_, whose), group in gathered.items():
-            for settings, same in alike(group) if whose == variant else ():
-                kept = [cell for cell in same if chosen_mode(cell, mode) in cell["metrics"]]
-                if kept:
-                    rows.append(Row(label, settings, kept, [chosen_mode(cell, mode) for cell in kept]))
+        for (_, whose), same in gathered.items():
+            kept = [cell for cell in same if whose == variant and chosen_mode(cell, mode) in cell["metrics"]]
+            if kept:
+                rows.append(Row(label, kept, [chosen_mode(cell, mode) for cell in kept]))
     return rows
 
 
-def _gather(documents: Sequence[Document]) -> dict[tuple[Key, str], list[Document]]:
-    """By graph, model and dimension, and by variant, the cells of all seeds."""
-    cells: dict[tuple[Key, str], list[Document]] = {}
+def gather(documents: Sequence[Document]) -> dict[tuple[Key, str], list[Document]]:
+    """By graph, model and dimension, and by variant, the cells by seed; only those of the settings that most have."""
+    groups: dict[tuple[Key, str], dict[str, list[Document]]] = {}
     for each in sorted(documents, key=lambda each: int(each["seed"])):
-        cells.setdefault((key_of(each), each["variant"]), []).append(each)
-    return cells
+        same = groups.setdefault((key_of(each), each["variant"]), {})
+        same.setdefault(json.dumps(_what_matters(each), sort_keys=True), []).append(each)
+    return {key: max(same.values(), key=len) for key, same in groups.items()}
 
 
-def largest_alike(documents: Sequence[Document]) -> dict[tuple[Key, str], list[Document]]:
-    """By graph, model and dimension, and by variant, the cells of the settings that most of them have."""
-    gathered = _gather(documents)
-    return {key: max((group for _, group in alike(found)), key=len) for key, found in gathered.items()}
+def side_by_side(cells: Sequence[Document], **variants: str) -> Iterator[dict[str, list[Document]]]:
+    """For each graph, model and dimension the cells of these variants, by their part, of the seeds that all have."""
+    same = gather(cells)
+    for key in dict.fromkeys(key for key, _ in same):
+        known = {part: {cell["seed"]: cell for cell in same.get((key, name), [])} for part, name in variants.items()}
+        seeds = sorted(set.intersection(*(set(found) for found in known.values())))
+        if seeds:
+            group = {part: [found[seed] for seed in seeds] for part, found in known.items()}
+            _check_facts([cell for found in group.values() for cell in found])
+            yield group
 
 
-def alike(documents: Sequence[Document]) -> Iterator[tuple[str, list[Document]]]:
-    """The cells that the same settings made, and the settings by which they differ from the others."""
-    groups: dict[str, list[Document]] = {}
-    for document in documents:
-        groups.setdefault(json.dumps(_what_matters(document), sort_keys=True), []).append(document)
-    settings = [_what_matters(group[0]) for group in groups.values()]
-    names = sorted({name for each in settings for name in each})
-    differing = [name for name in names if len({_tell(each, name) for each in settings}) > 1]
-    for each, group in zip(settings, groups.values(), strict=True):
-        yield ", ".join(_tell(each, name) for name in differing), group
-
-
-def _tell(settings: dict[str, Any], name: str) -> str:
-    """A setting and its value; some are newer than the cell."""
-    return f"{name} = {settings[name]}" if name in settings else f"before there was {name}"
+def _check_facts(cells: Sequence[Document]) -> None:
+    """What is compared must be of the same graph and split."""
+    for cell in cells:
+        if cell["facts"]["hash"] != cells[0]["facts"]["hash"]:
+            what = f"{cells[0]['name']} and {cell['name']} are of different facts"
+            raise InputError(what, remedy="make both of the same graph and split: python -m evidence table1 --force")
 
 
 def _what_matters(document: Document) -> dict[str, Any]:
     """All that two cells must share to be averaged: the settings, but not how they were carried out, and the facts."""
     found = {name: value for name, value in settings_of(document).items() if name != "seed"}
     search = {"trials": len(document["trials"]), "range": document.get("strengths")} if "trials" in document else {}
-    facts = {"facts": document["facts"]["hash"][:8]} if "facts" in document else {}
-    return found | search | facts
+    return found | search | {"facts": document["facts"]["hash"]}
 
 
 def chosen_mode(document: Document, mode: str) -> str:

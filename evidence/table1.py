@@ -1,29 +1,19 @@
-"""Tables of cells: Table 1 of the paper with our figures, all cells, and short ones for the page and the README."""
+"""Tables of cells: Table 1 of the paper with our figures, and short ones for the page and the README."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evidence.cells import PAPER_GRAPHS
-from evidence.documents import Document
-from evidence.fits import SETTLED
-from evidence.naming import MODELS, about, key_of, model_name, subject
+from evidence.cells import BASELINES, PAPER_GRAPHS
+from evidence.documents import MODELS, Document, Key, subject
 from evidence.published import Figure, published
 from evidence.rows import AUTO, CHOSEN, LABELS, SINGLE, Row, rows_of
 from evidence.tables import Table, bold, mean_and_spread
 
-AUTO_MARK = "†"  # an asterisk would be taken for bold
-NOT_RUN = "not run"
 FEWEST_TRIALS = 12  # of a search that a fit is held against
 SIZES = {"kbc": "same K", "libkge": "K not given"}  # what is known of the size of published models
-
-
-def all_tables(documents: Sequence[Document]) -> list[Table]:
-    """Everything that there is to say of cells one by one."""
-    made = [*table1(documents), aims(documents), details(documents), settled(documents)]
-    return [table for table in made if table.rows]
 
 
 def table1(documents: Sequence[Document]) -> list[Table]:
@@ -43,21 +33,20 @@ def _results(title: str, graphs: Sequence[str], rows: Sequence[Row]) -> Table:
     models = {row.key[1] for row in rows}
     for model in [*(each for each in MODELS if each in models), *sorted(models - MODELS.keys())]:
         lines += _published_lines(model, graphs)
-        mine = [row for row in rows if row.key[1] == model and row.key[0] in graphs and not row.repeats]
+        mine = [row for row in rows if row.key[1] == model and row.key[0] in graphs and row.label not in CHOSEN]
         for dim in sorted({row.key[2] for row in mine}):
             block = [row for row in mine if row.key[2] == dim]
-            best = [_best(block, graph) for graph in graphs]
-            for name in dict.fromkeys(row.name for label in LABELS.values() for row in block if row.label == label):
-                found = {row.key[0]: row for row in block if row.name == name}
-                cells = {each: bold(_figures(row) + _mark(row), row in best) for each, row in found.items()}
-                what = {"model": model_name(model), "K": str(dim), "who": f"kgem, {name}"}
+            best = {row.key[0]: row for row in sorted(block, key=lambda row: row.mean("mrr", "valid"))}  # the last
+            for label in dict.fromkeys(row.label for row in block):
+                found = {row.key[0]: row for row in block if row.label == label}
+                cells = {each: bold(_figures(row), row is best[each]) for each, row in found.items()}
+                what = {"model": MODELS.get(model, model), "K": str(dim), "who": f"kgem, {label}"}
                 lines.append(what | {graph: cells.get(graph, "") for graph in graphs})
     used = {figure.source for figure in published().figures if figure.graph in graphs}
     note = (
         "MRR / Hits@10 on test, filtered, pessimistic ties; over several seeds mean ± standard deviation, and in "
-        f"brackets how many. Bold: our best on validation at that model and K. {AUTO_MARK}: the mode that the fit "
-        f"chose on validation (auto), {AUTO_MARK} 2/3 if two of three seeds did; only then auto has a row of its own. "
-        "A blend asks two models of dimension K together: twice the numbers. All other rows have one. "
+        "brackets how many. Bold: our best on validation at that model and K. A blend asks two models of dimension K "
+        "together: twice the numbers. Cells that were made with other settings than most of their seeds are left out. "
     )
     sources = (f"{source}: {text}." for source, text in published().sources.items() if source in used)
     return Table(title, lines, 3, note + " ".join(sources))
@@ -71,118 +60,49 @@ def _published_lines(model: str, graphs: Sequence[str]) -> Iterator[dict[str, st
             found = lines.setdefault((figure.source, figure.who, figure.dim), {})
             found[figure.graph] = figure.text
     for (source, who, dim), found in lines.items():
-        what = {"model": model_name(model), "K": "" if dim is None else str(dim), "who": f"{who} ({source})"}
+        what = {"model": MODELS.get(model, model), "K": "" if dim is None else str(dim), "who": f"{who} ({source})"}
         yield what | {graph: found.get(graph, "") for graph in graphs}
 
 
-def _best(rows: Sequence[Row], graph: str) -> Row | None:
-    """Whose mean MRR on validation is highest: a choice on test would flatter."""
-    others = [row for row in rows if row.key[0] == graph and row.label not in CHOSEN]
-    return max(others, key=lambda row: row.mean("mrr", "valid"), default=None)
-
-
-def _figures(row: Row) -> str:
+def _figures(row: Row | None) -> str:
+    if row is None:
+        return ""
     seeds = f" ({len(row.seeds)})" if len(row.seeds) > 1 else ""
     return f"{mean_and_spread(row.values('mrr'))} / {mean_and_spread(row.values('hits_at_10'))}{seeds}"
 
 
-def _mark(row: Row) -> str:
-    """Whether fits chose to predict this way; a row that is a choice, or of no fit, has no mark."""
-    if not row.n_auto or row.label in CHOSEN or not row.label.startswith("after EM"):
-        return ""
-    return f" {AUTO_MARK}" if row.n_auto == len(row.seeds) else f" {AUTO_MARK} {row.n_auto}/{len(row.seeds)}"
-
-
 def aims(documents: Sequence[Document]) -> Table:
-    """Whether a fit is at least as good as what we set out to reach, or is not there; no rows without any such fit.
+    """Whether fits are at least as good as what we set out to reach.
 
     With one model of the same size, and with whatever mode the fit chose; our conventional model stands beside it.
     """
-    rows = rows_of(documents)
-    lines: list[dict[str, str]] = []
-    wanted = [figure for figure in published().figures if figure.aim_dim is not None]
-    for figure in wanted:
-        key = (figure.graph, figure.model, int(figure.aim_dim or 0))
-        mine = [row for row in rows if row.key == key]
-        given = next((_figures(row) for row in mine if row.label == LABELS["conventional", "point"]), "")
-        for settings in dict.fromkeys(row.settings for row in mine if row.label in CHOSEN) or {"": None}:
-            name = f"{subject(*key)} [{settings}]" if settings else subject(*key)
-            found = {row.label: row for row in mine if row.settings == settings and row.label in CHOSEN}
+    fits, lines = dict(_fits(documents)), []
+    for figure in published().figures:
+        key = (figure.graph, figure.model, figure.aim_dim or 0)
+        if key in fits:
+            given, one, auto = fits[key].get(LABELS["conventional", "point"]), fits[key][SINGLE], fits[key][AUTO]
             lines.append(
                 {
-                    "graph and model": name,
+                    "graph and model": subject(*key),
                     "published by": f"{figure.who}, {SIZES[figure.source]}",
                     "published": figure.text,
-                    "ours, published strength": given,
-                    "one fit, one model": _figures(found[SINGLE]) if found else NOT_RUN,
-                    "reached": _met(found[SINGLE], figure) if found else "",
-                    "one fit, `auto`": _figures(found[AUTO]) if found else NOT_RUN,
-                    "reached by `auto`": _met(found[AUTO], figure) if found else "",
+                    "ours, published strength": _figures(given),
+                    "one fit, one model": _figures(one),
+                    "reached": _met(one, figure),
+                    "one fit, `auto`": _figures(auto),
+                    "reached by `auto`": _met(auto, figure),
                 }
             )
     note = (
         "MRR / Hits@10 on test. Reached: both are at least what is published. The published strength is of ComplEx; "
         "DistMult has that of a ComplEx with as many numbers."
     )
-    return Table("Published and reached", lines if any(line["reached"] for line in lines) else [], 2, note)
+    return Table("Published and reached", lines, 2, note)
 
 
 def _met(row: Row, figure: Figure) -> str:
     enough = row.mean("mrr") >= float(figure.mrr) and row.mean("hits_at_10") >= float(figure.hits_at_10)
     return "yes" if enough else bold("no")
-
-
-def details(documents: Sequence[Document]) -> Table:
-    """Every figure and what it cost."""
-    lines = []
-    rows = [row for row in rows_of(documents) if not row.repeats]
-    names = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3", "Hits@10": "hits_at_10"}
-    for row in sorted(rows, key=lambda row: row.key):
-        epochs = [sum(cell["epochs"].values()) for cell in row.cells]
-        lines.append(
-            {
-                "graph and model": subject(*row.key),
-                "variant": (row.name if row.trials is None else f"{row.name} ({row.trials} trials)") + _mark(row),
-                "seeds": ", ".join(map(str, row.seeds)),
-                "valid MRR": mean_and_spread(row.values("mrr", "valid")),
-                **{name: mean_and_spread(row.values(key)) for name, key in names.items()},
-                "epochs": f"{statistics.fmean(epochs):,.0f}",
-                "seconds": f"{statistics.fmean(cell['seconds'] for cell in row.cells):,.0f}",
-            }
-        )
-    note = (
-        "Epochs and seconds are means over seeds of whole fits and whole searches, all trials and races included. "
-        f"{AUTO_MARK}: what auto chose. Rows with other seeds are no pairs; pairs are in the study of search and fit."
-    )
-    return Table("All cells", lines, 2, note)
-
-
-def settled(documents: Sequence[Document]) -> Table:
-    """What each fit chose by itself: tempering, shared strength and mix; a row per fit that says it."""
-    fits = [each for each in documents if each["variant"] == "em" and all(name in each for name in SETTLED)]
-    lines = [
-        {
-            "graph and model": about(fit),
-            "seed": str(fit["seed"]),
-            "beta": f"{fit['beta']:.3g}",
-            "shared strength": f"{fit['shared']:.3g} x {fit['config']['pretrain']['strength']:.3g}",
-            "a": f"{fit['mix'][0]:g}",
-            "c": f"{fit['mix'][1]:g}",
-            "auto": fit["mode"],
-            "collapses": str(sum(event["event"] == "collapse" for event in fit["events"])),
-        }
-        for fit in sorted(fits, key=lambda each: (key_of(each), each["seed"]))
-    ]
-    note = (
-        "What every fit chose by itself. beta: the weight of prior and entropy in EM (1 is the paper). Shared "
-        "strength: the multiple that the race of pre-training chose, times the first guess. Re-training had the "
-        "strengths a * learned + c * shared strength * n; a = 1, c = 0 is the paper, and a = 0, c = 1 says that the "
-        "pre-trained tables were better and were kept. auto: the mode it chose."
-    )
-    return Table("What the fits settled on", lines, 1, note)
-
-
-# short ones
 
 
 def quality(documents: Sequence[Document]) -> Table:
@@ -191,65 +111,66 @@ def quality(documents: Sequence[Document]) -> Table:
     Of the largest dimension that has a search beside it, or the strength that was published for that size. All of a
     row are over the seeds that they share.
     """
-    rows = [row for row in rows_of(documents) if row.key[1] == "complex"]
     lines: dict[str, dict[str, str]] = {}
-    order = sorted((row for row in rows if row.label == AUTO), key=lambda row: (_place(row), row.key[2]))
-    for auto in order:
-        known = [f for f in published().figures if (f.graph, f.model) == auto.key[:2] and f.source != "paper"]
-        known = [figure for figure in known if figure.dim in (auto.key[2], None)]
-        baseline = _beside(auto, rows, given=any(figure.dim for figure in known))
-        if baseline is None:
-            continue
-        seeds = [seed for seed in auto.seeds if seed in baseline.seeds]
-        single = next(row for row in rows if (row.key, row.label) == (auto.key, SINGLE) and row.cells == auto.cells)
-        how = f"{baseline.trials} trials" if baseline.trials else "its published value"
-        lines.pop(auto.key[0], None)  # a smaller dimension
-        lines[auto.key[0]] = {
-            "graph and model": subject(*auto.key),
-            "one shared strength, by search": f"{mean_and_spread(baseline.values('mrr', seeds=seeds))} ({how})",
-            "one fit": mean_and_spread(auto.values("mrr", seeds=seeds)),
-            "one model alone": mean_and_spread(single.values("mrr", seeds=seeds)),
-            "published": ", ".join(f"{figure.mrr} ({figure.source})" for figure in known),
-        }
+    for key, rows in _fits(documents):
+        known = [f for f in published().figures if (f.graph, f.model) == key[:2] and f.source != "paper"]
+        known = [figure for figure in known if figure.dim in (key[2], None)]
+        baseline = _beside(rows, given=any(figure.dim for figure in known))
+        if key[1] == "complex" and baseline is not None:
+            ordinary, one, chosen = _over_common_seeds(baseline, rows)
+            how = f"{baseline.trials} trials" if baseline.trials else "its published value"
+            lines.pop(key[0], None)  # a smaller dimension
+            lines[key[0]] = {
+                "graph and model": subject(*key),
+                "one shared strength, by search": f"{mean_and_spread(ordinary)} ({how})",
+                "one fit": mean_and_spread(chosen),
+                "one model alone": mean_and_spread(one),
+                "published": ", ".join(f"{figure.mrr} ({figure.source})" for figure in known),
+            }
     return Table("Quality", list(lines.values()))
-
-
-def _place(row: Row) -> tuple[int, str]:
-    """The paper's graphs first."""
-    return (*PAPER_GRAPHS, row.key[0]).index(row.key[0]), row.key[0]
-
-
-def _beside(fit: Row, rows: Sequence[Row], *, given: bool) -> Row | None:
-    """The longest search that has a seed with a fit, if it has enough trials, or else a model with a given strength."""
-    beside = [row for row in rows if row.key == fit.key and set(row.seeds) & set(fit.seeds)]
-    searches = [row for row in beside if (row.trials or 0) >= FEWEST_TRIALS]
-    others = [row for row in beside if given and row.label == LABELS["conventional", "point"]]
-    return max(searches, key=lambda row: row.trials or 0, default=others[0] if others else None)
 
 
 def behind(documents: Sequence[Document]) -> Table:
     """Where one model of a fit has less than one ordinary model of its size: seeds that both have."""
-    rows = rows_of(documents)
     lines = []
-    for single in sorted((row for row in rows if row.label == SINGLE), key=_place):
-        baseline = _beside(single, rows, given=True)
-        auto = next(row for row in rows if (row.key, row.label) == (single.key, AUTO) and row.cells == single.cells)
-        if baseline is None:
-            continue
-        seeds = [seed for seed in single.seeds if seed in baseline.seeds]
-        ordinary, one, chosen = (row.values("mrr", seeds=seeds) for row in (baseline, single, auto))
-        loss = statistics.fmean(one) - statistics.fmean(ordinary)
-        if round(loss, 3) < 0:
-            lines.append(
-                {
-                    "graph and model": subject(*single.key),
-                    "shared strength": baseline.label,
-                    "seeds": str(len(seeds)),
-                    "one ordinary model": mean_and_spread(ordinary),
-                    "one fit, one model": mean_and_spread(one),
-                    "one model's loss": f"{loss:+.3f}",
-                    "one fit, `auto`": mean_and_spread(chosen),
-                }
-            )
+    for key, rows in _fits(documents):
+        baseline = _beside(rows, given=True)
+        if baseline is not None:
+            ordinary, one, chosen = _over_common_seeds(baseline, rows)
+            loss = statistics.fmean(one) - statistics.fmean(ordinary)
+            if round(loss, 3) < 0:
+                lines.append(
+                    {
+                        "graph and model": subject(*key),
+                        "shared strength": baseline.label,
+                        "seeds": str(len(one)),
+                        "one ordinary model": mean_and_spread(ordinary),
+                        "one fit, one model": mean_and_spread(one),
+                        "one model's loss": f"{loss:+.3f}",
+                        "one fit, `auto`": mean_and_spread(chosen),
+                    }
+                )
     note = "Test MRR. All rows in which one model of the fit has less than one ordinary model of the same K."
     return Table("Behind one ordinary model", lines, 2, note)
+
+
+def _fits(documents: Sequence[Document]) -> Iterator[tuple[Key, dict[str, Row]]]:
+    """The rows of each graph, model and dimension that has fits, by label; the paper's graphs first."""
+    rows = rows_of(documents)
+    keys = {row.key for row in rows if row.label == AUTO}
+    for key in sorted(keys, key=lambda key: ((*PAPER_GRAPHS, key[0]).index(key[0]), key)):
+        yield key, {row.label: row for row in rows if row.key == key}
+
+
+def _beside(rows: Mapping[str, Row], *, given: bool) -> Row | None:
+    """The search that has a seed with the fits, if it has enough trials, or else the model with a given strength."""
+    search, other = (rows.get(LABELS[variant, "point"]) for variant in BASELINES)
+    enough = search if search and (search.trials or 0) >= FEWEST_TRIALS else None
+    found = [row for row in (enough, other if given else None) if row and set(row.seeds) & set(rows[AUTO].seeds)]
+    return found[0] if found else None
+
+
+def _over_common_seeds(baseline: Row, rows: Mapping[str, Row]) -> list[list[float]]:
+    """Test MRR of the baseline, of one model of the fits, and of what they chose."""
+    seeds = [seed for seed in rows[AUTO].seeds if seed in baseline.seeds]
+    return [row.values("mrr", seeds=seeds) for row in (baseline, rows[SINGLE], rows[AUTO])]

@@ -63,7 +63,7 @@ def mean_and_spread(values: Sequence[float], digits: int = 3) -> str:
     """The mean, and the standard deviation if there are several."""
     if not values:
         return ""
-    mean = f"{statistics.fmean(values):.{digits}f}"
+    mean = f"{statistics.fmean(values):z.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
