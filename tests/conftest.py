@@ -1,11 +1,14 @@
-"""What many tests need: the benchmark graphs where they are, and a cache folder of their own."""
+"""What many tests need: the benchmark graphs where they are, a cache folder of their own, a way to run a command."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from driving import run_command
 
 # The graphs of the tests are tiny: a second thread would cost more than it gives, also in the processes they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,3 +30,22 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("KGEM_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture
+def kgem(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command of kgem in this process: exit code, stdout, stderr."""
+    from kgem.cli import main
+
+    return lambda *words: run_command(main, capsys, words)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Whatever a test sets, or a run that it starts: the number of threads is as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

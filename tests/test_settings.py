@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from kgem.config import RECIPES, Config, paper_recipe
 from kgem.errors import ConfigError
-from kgem.runs.fitting import settings
+from kgem.runs.configure import configure
 from kgem.settings import differences, parse_duration, parse_override, read_toml, settings_page, to_toml
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 @pytest.mark.parametrize("overrides", [{}, paper_recipe(), {"em.half_life": None, "seed": 7, "run.threads": 2}])
 def test_toml_has_every_setting_and_reads_back_the_same(overrides: dict[str, Any]) -> None:
-    config = settings(None, overrides)
+    config = configure(None, overrides)
     content = tomllib.loads(to_toml(config))
     assert Config.model_validate(content) == config
     dumped = config.model_dump()
@@ -29,14 +29,14 @@ def test_toml_has_every_setting_and_reads_back_the_same(overrides: dict[str, Any
 
 
 def test_none_is_no_value_where_there_may_be_none() -> None:
-    assert settings(None, {"em.half_life": "none"}).em.half_life is None
+    assert configure(None, {"em.half_life": "none"}).em.half_life is None
     with pytest.raises(ValidationError):
         Config.model_validate({"em": {"patience": "none"}})
 
 
 def test_settings_that_contradict_each_other_are_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match=r"^dtype float64 asks for more digits"):
-        settings(None, {"dtype": "float64", "run.products": "bfloat16"})
+        configure(None, {"dtype": "float64", "run.products": "bfloat16"})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_settings_that_contradict_each_other_are_refused_in_a_sentence() -> None
 )
 def test_wrong_values_are_refused_with_the_right_ones(name: str, value: Any, said: str, remedy: str) -> None:
     with pytest.raises(ConfigError, match=f"(?s)^{re.escape(said)}.*{remedy}"):
-        settings(None, {name: value})
+        configure(None, {name: value})
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_files_that_are_no_settings(tmp_path: Path) -> None:
 
 def test_differences_are_named() -> None:
     assert differences(Config(), Config()) == []
-    assert differences(Config(), settings(None, {"seed": 1, "em.beta": 0.9})) == ["seed", "em.beta"]
+    assert differences(Config(), configure(None, {"seed": 1, "em.beta": 0.9})) == ["seed", "em.beta"]
 
 
 def test_the_papers_recipe() -> None:
-    config = settings(None, RECIPES["paper"]())
+    config = configure(None, RECIPES["paper"]())
     assert config.em.beta == 1 and config.em.e_epochs == 50 and config.em.initial_strengths == "pretrain"
     assert config.em.patience > config.em.e_epochs and config.em.epochs > config.em.e_epochs
     assert config.retrain.candidates == ((1.0, 0.0),) and config.retrain.start == "warm"
     assert {config.pretrain.averaging, config.em.averaging, config.retrain.averaging} == {0.0}
-    assert settings(None, RECIPES["default"]()) == Config()
+    assert configure(None, RECIPES["default"]()) == Config()
 
 
 def test_the_page_is_what_the_code_says() -> None:
