@@ -26,7 +26,8 @@ def benchmark_graphs() -> Path:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the user's cache."""
+    """No test reads or writes the user's cache, or fits tables into a terminal that a parallel worker made up."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("KGEM_CACHE", str(folder))
     return folder

@@ -281,7 +281,7 @@ def test_the_demo_asks_about_the_world_and_replaces_itself(kgem: Kgem, monkeypat
     for _ in range(2):
         code, out, err = kgem("demo")
         assert code == 0, err
-        assert "official language" in out and "in test" in out and "strength" in out, out
+        assert "official language" in out and "in test" in out and "strength" in out
         assert "report: demo-run/report.html" in err and Path("demo-run/report.html").is_file()
 
 
