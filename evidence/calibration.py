@@ -25,11 +25,12 @@ from evidence.tables import Table, bold
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.evaluate.blocks import Scorer, TableScorer, known_cells
-from kgem.evaluate.calibration import ece_by_chance, measure
+from kgem.evaluate.calibration import ece, measure, reliability
 from kgem.evaluate.metrics import frequency_bin, frequency_names
 
 MOST = 10_000  # questions that are asked; more say nothing new
 SEED = 0  # of which ones
+DRAWS = 200  # of outcomes, to tell what ECE is due to chance
 BLOCK_CELLS = 2**20  # scores at a time
 MEANS = {  # that are told of each bin
     "first answers right": ("right", ".1%"),
@@ -50,6 +51,14 @@ def select(cells: Sequence[Document]) -> Iterator[Group]:
     for cell in sorted(cells, key=lambda cell: (key_of(cell), cell["seed"])):
         if cell["variant"] == "em":
             yield {"fit": [cell]}
+
+
+def ece_by_chance(confidences: npt.ArrayLike, rng: np.random.Generator) -> tuple[float, float]:
+    """The ECE of predictions (n,) that are right as often as they say, for so few of them: mean and 95 % quantile."""
+    values = np.asarray(confidences, dtype=np.float64).ravel()
+    drawn = (ece(reliability(values, rng.random(len(values)) < values)) for _ in range(DRAWS))
+    found = np.fromiter(drawn, dtype=np.float64, count=DRAWS)
+    return float(found.mean()), float(np.quantile(found, 0.95))
 
 
 def measure_doubt(group: Group, load: Load, on_measuring: OnMeasuring) -> dict[str, Any]:

@@ -20,14 +20,14 @@ from kgem.config import Config
 from kgem.errors import InputError
 from kgem.evaluate.validation import VALIDATION_QUERIES
 from kgem.files.atomic import remove_folder
-from kgem.files.locks import RunLock
+from kgem.files.locks import lock_run
 from kgem.runs.configure import configure
 from kgem.runs.fitting import Prepared, prepare
 from kgem.runs.run import LENGTHS, Run, discard, is_run, read_log
 from kgem.settings import differences
 
 # Others of the evidence take these from here, beside the functions below.
-__all__ = ["LENGTHS", "VALIDATION_QUERIES", "Prepared", "RunLock", "configure", "discard", "read_log", "remove_folder"]
+__all__ = ["LENGTHS", "VALIDATION_QUERIES", "Prepared", "configure", "discard", "lock_run", "read_log", "remove_folder"]
 
 SPLIT_SEED = 0  # of graphs that come without splits: the same facts are kept from training for every seed
 ORIGIN = "evidence"  # which command began a run

@@ -15,7 +15,7 @@ from typing import Any
 
 from evidence.cells import KIND, VARIANTS, Cell, differing_settings, is_free
 from evidence.documents import VERSION, make_folder, write_json
-from evidence.engine import CarryOn, Prepared, RunLock, discard, fit_in_folder, read_log, remove_folder
+from evidence.engine import CarryOn, Prepared, discard, fit_in_folder, lock_run, read_log, remove_folder
 from evidence.provenance import machine, now, versions
 from evidence.study import OnMeasuring
 from kgem.answer.model import Model
@@ -81,7 +81,7 @@ class CellMaker:
     def _search(self, cell: Cell, prepared: Prepared) -> tuple[Model, dict[str, Any]]:
         folder, config = self.out / cell.name, cell.settings(self.base)
         make_folder(folder)
-        with RunLock(folder):
+        with lock_run(folder):
             asked = {
                 "variant": cell.variant,
                 "config": config.model_dump(mode="json"),
@@ -173,7 +173,7 @@ def discard_cell(cell: Cell, out: Path) -> None:
     if VARIANTS[cell.variant].strength != "searched":
         discard(folder)
     elif folder.is_dir():
-        with RunLock(folder):
+        with lock_run(folder):
             (folder / TRIALS).unlink(missing_ok=True)
             for place in sorted(folder.glob("trial-*")):
                 remove_folder(place)

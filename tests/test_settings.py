@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tools.settings_page import settings_page
 
 from kgem.config import RECIPES, Config, paper_recipe
 from kgem.errors import ConfigError
 from kgem.runs.configure import configure
-from kgem.settings import differences, parse_duration, parse_override, read_toml, settings_page, to_toml
+from kgem.settings import differences, parse_duration, parse_override, read_toml, to_toml
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 

@@ -42,16 +42,13 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+        from kgem.files.store import kgem_version
 
-        try:
-            return version("kgem")
-        except PackageNotFoundError:  # run from the source folder, not installed
-            return "source"
+        return kgem_version()
     if name not in _HOMES:
         raise AttributeError(f"module 'kgem' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -9,12 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
 
 from kgem import errors
-from kgem.cli import app, console, main, progress
+from kgem.answer.modes import AUTO, MODES
+from kgem.cli import app, console, main, predict, progress
 from kgem.errors import KgemError
 
 
@@ -54,6 +57,12 @@ def commands() -> list[list[str]]:
         return [[*path, name] for name in names] + [words for found in inner if found for words in found]
 
     return walk(app, [])
+
+
+def test_help_says_what_each_mode_is() -> None:
+    option = inspect.signature(predict.predict, eval_str=True).parameters["mode"].annotation
+    assert all(f"{name}: {what}" in option.__metadata__[0].help for name, what in MODES.items())
+    assert get_args(option.__origin__) == (AUTO, *MODES)
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

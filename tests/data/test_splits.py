@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -173,7 +174,7 @@ def test_check_counts_what_is_wrong() -> None:
     assert (report.unseen["valid"].entities, report.unseen["valid"].facts_by_entity) == (2, 2)
     assert (report.unseen["test"].relations, report.unseen["test"].facts_by_relation) == (1, 1)
     assert len(report.notes) == 6
-    assert json.loads(json.dumps(report.to_dict()))["unseen"]["valid"]["entities"] == 2
+    assert json.loads(json.dumps(asdict(report)))["unseen"]["valid"]["entities"] == 2
 
 
 def test_a_clean_graph_has_no_findings() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 from kgem.data.dataset import Dataset
-from kgem.data.stats import fit_cost, fit_memory, frequencies, graph_stats
+from kgem.data.stats import fit_cost, fit_memory, graph_stats
 
 
 def graph(*facts: str, test: str = "") -> Dataset:
@@ -58,8 +59,8 @@ def test_sizes_and_frequencies() -> None:
     stats = graph_stats(data)
     # S' has the queries (a r) (b r-) (c r-) (b s) (a s-)
     assert (stats.augmented_facts, stats.queries, stats.facts_per_query) == (6, 5, 6 / 5)
-    entities, relations = frequencies(data)
-    assert entities.tolist() == [3, 2, 1, 0] and relations.tolist() == [2, 1]
+    assert data.entity_counts.tolist() == [3, 2, 1, 0] and data.relation_counts.tolist() == [2, 1]
+    assert stats.relation_frequency["min"] == 1 and stats.relation_frequency["max"] == 2
     assert stats.entity_frequency["min"] == 0 and stats.entity_frequency["max"] == 3
     assert stats.entity_frequency["50%"] == 1.5 and stats.entity_frequency["mean"] == 1.5
 
@@ -97,7 +98,7 @@ def test_per_relation_rows_equal_the_obvious_version() -> None:
 
 def test_json_can_hold_it() -> None:
     stats = graph_stats(graph("a r b", "b s a"))
-    assert json.loads(json.dumps(stats.to_dict()))["cost"]["dim"] == 100
+    assert json.loads(json.dumps(asdict(stats)))["cost"]["dim"] == 100
 
 
 @pytest.mark.parametrize(("name", "ratio"), [("fb15k-237", 3.6), ("wn18rr", 1.7), ("wn18", 1.7)])

@@ -22,7 +22,6 @@ from kgem.evaluate.calibration import (
     COLDEST,
     HOTTEST,
     ece,
-    ece_by_chance,
     fit_temperature,
     log_loss,
     measure,
@@ -252,19 +251,6 @@ def test_curve_by_hand() -> None:
     np.testing.assert_allclose(curve.confidence, [0.35 / 3, 0.5, np.nan, 0.95])
     np.testing.assert_allclose(curve.accuracy, [1 / 3, 1, np.nan, 0.5])
     assert ece(curve) == pytest.approx((0.65 + 0.5 + 0.9) / 6)
-
-
-def test_what_ece_chance_brings() -> None:
-    """One bin: the mean absolute deviation of a binomial share, exactly; and confidence that is certain has none."""
-    n, p = 40, 0.3
-    shares = np.arange(n + 1) / n
-    weights = np.array([math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
-    mean, most = ece_by_chance(np.full(n, p), np.random.default_rng(0))
-    assert mean == pytest.approx(weights @ np.abs(shares - p), rel=0.15)
-    assert weights[np.abs(shares - p) <= most + 1e-12].sum() >= 0.94
-    assert ece_by_chance(np.ones(n), np.random.default_rng(0)) == (0.0, 0.0)
-    fewer, _ = ece_by_chance(np.full(n // 4, p), np.random.default_rng(0))
-    assert fewer > 1.5 * mean, "twice as much for a quarter of the predictions"
 
 
 @pytest.mark.parametrize(

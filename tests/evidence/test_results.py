@@ -34,6 +34,15 @@ def test_the_pictures_are_those_that_pages_show(pages: Pages) -> None:
     assert shown == there
 
 
+def test_what_was_made_from_cells_was_made_from_cells_that_are_there() -> None:
+    found = read_results(ROOT / "results")
+    cells = {cell["name"] for cell in found.pop("table1")}
+    for documents in found.values():
+        for document in documents:
+            used = {each["cell"] for each in document["sources"]}
+            assert used and used <= cells, f"{document['name']}: make it again: {document['command']}"
+
+
 def test_the_table_of_the_readme_is_what_the_results_say(pages: Pages) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert between_marks(text, pages.quality) == text, AGAIN

@@ -15,7 +15,7 @@ import torch
 
 from evidence import cost, pairs, pictures
 from evidence.ablation import ABLATION, ablation_table
-from evidence.calibration import CALIBRATION, area_under_roc, calibration_table, doubt, doubt_table
+from evidence.calibration import CALIBRATION, area_under_roc, calibration_table, doubt, doubt_table, ece_by_chance
 from evidence.cost import FEWEST_TRIALS, SEARCH, SHORT, cost_table
 from evidence.documents import write_json
 from evidence.frequency import FREQUENCY, frequency_table, slope_table
@@ -551,3 +551,16 @@ def test_a_page_says_what_is_not_measured_and_is_not_made_of_nothing(tmp_path: P
 def test_a_template_that_asks_for_what_is_not_there(template: str, results: Path) -> None:
     with pytest.raises(InputError, match=r"the template asks for|of the table"):
         pages(template, results)
+
+
+def test_what_ece_chance_brings() -> None:
+    """One bin: the mean absolute deviation of a binomial share, exactly; and confidence that is certain has none."""
+    n, p = 40, 0.3
+    shares = np.arange(n + 1) / n
+    weights = np.array([math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
+    mean, most = ece_by_chance(np.full(n, p), np.random.default_rng(0))
+    assert mean == pytest.approx(weights @ np.abs(shares - p), rel=0.15)
+    assert weights[np.abs(shares - p) <= most + 1e-12].sum() >= 0.94
+    assert ece_by_chance(np.ones(n), np.random.default_rng(0)) == (0.0, 0.0)
+    fewer, _ = ece_by_chance(np.full(n // 4, p), np.random.default_rng(0))
+    assert fewer > 1.5 * mean, "twice as much for a quarter of the predictions"

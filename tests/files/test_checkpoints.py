@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kgem.errors import ArtifactError, Damaged, InputError, RunBusy
 from kgem.files.checkpoints import Checkpoints
-from kgem.files.locks import RunLock
+from kgem.files.locks import lock_run
 from kgem.files.store import write_store
 
 
@@ -215,8 +215,8 @@ def test_kill_nine_while_saving(tmp_path: Path) -> None:
 LOCKER = """
 import sys
 from pathlib import Path
-from kgem.files.locks import RunLock
-with RunLock(Path(sys.argv[1])):
+from kgem.files.locks import lock_run
+with lock_run(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()
 """
@@ -231,14 +231,14 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path: Path) ->
     with start_locker(tmp_path) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "locked\n"
-        with pytest.raises(RunBusy) as caught, RunLock(tmp_path):
+        with pytest.raises(RunBusy) as caught, lock_run(tmp_path):
             pass
         assert f"process {first.pid} " in caught.value.what
         assert caught.value.where == str(tmp_path)
         assert caught.value.exit_code == 2
         first.send_signal(signal.SIGKILL)
         first.wait()
-    with RunLock(tmp_path):
+    with lock_run(tmp_path):
         assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
         with start_locker(tmp_path) as second:
             out, error = second.communicate(timeout=30)
@@ -249,19 +249,19 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path: Path) ->
 
 
 def test_lock_is_let_go_after_an_error_and_holds_within_a_process(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), RunLock(tmp_path):
+    with pytest.raises(ZeroDivisionError), lock_run(tmp_path):
         _ = 1 / 0
-    with RunLock(tmp_path), pytest.raises(RunBusy), RunLock(tmp_path):
+    with lock_run(tmp_path), pytest.raises(RunBusy), lock_run(tmp_path):
         pass
-    with RunLock(tmp_path):
+    with lock_run(tmp_path):
         pass
 
 
 def test_lock_of_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such run folder"), RunLock(tmp_path / "typo"):
+    with pytest.raises(InputError, match="no such run folder"), lock_run(tmp_path / "typo"):
         pass
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ArtifactError, match="cannot be locked: Not a directory"), RunLock(tmp_path / "file"):
+    with pytest.raises(ArtifactError, match="cannot be locked: Not a directory"), lock_run(tmp_path / "file"):
         pass
     assert names(tmp_path) == ["file"]
 

@@ -46,15 +46,23 @@ def test_importing_kgem_imports_nothing_heavy() -> None:
 
 def test_the_facade_has_what_it_names() -> None:
     assert all(getattr(kgem, name) is not None for name in kgem.__all__)
-    assert set(kgem.__all__) <= set(dir(kgem))
+    assert dir(kgem) == sorted(kgem.__all__), "the public names and nothing else"
     assert kgem.errors.KgemError is kgem.KgemError and kgem.__version__
     with pytest.raises(AttributeError, match="has no attribute 'reproduce'"):
         kgem.reproduce  # noqa: B018
 
 
-def test_fit_is_a_function_with_a_signature() -> None:
-    assert inspect.isfunction(kgem.fit)
-    assert {"data", "model", "dim", "seed", "config", "valid", "test"} <= set(inspect.signature(kgem.fit).parameters)
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("fit", ["data", "model", "dim", "seed", "config", "progress", "tensorboard", "valid", "test", "overrides"]),
+        ("update", ["model", "facts", "remove", "progress", "reading", "overrides"]),
+        ("load", ["folder", "device"]),
+    ],
+)
+def test_the_calls_are_functions_that_show_their_parameters(name: str, parameters: list[str]) -> None:
+    assert inspect.isfunction(getattr(kgem, name))
+    assert list(inspect.signature(getattr(kgem, name)).parameters) == parameters
 
 
 def test_threads_hold_in_the_library_too_and_are_given_back() -> None:

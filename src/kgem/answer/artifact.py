@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from torch import Tensor
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset, Vocabulary
 from kgem.errors import ArtifactError, Damaged, InputError
-from kgem.files.store import MANIFEST, Store, is_store
+from kgem.files.store import Store, is_store, read_kind
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Strengths
@@ -49,7 +48,7 @@ def check_overwriting(folder: Path, force: bool) -> None:
         raise ArtifactError(
             "is there already; it is not overwritten", where=str(folder), remedy="--force, or force=True"
         )
-    if occupied and is_store(folder) and _kind(folder) != KIND:
+    if occupied and is_store(folder) and read_kind(folder) != KIND:
         remedy = "choose another folder"
         raise ArtifactError("is not a model; it is not overwritten", where=str(folder), remedy=remedy)
 
@@ -69,12 +68,12 @@ def find_model(folder: Path) -> Path:
 
 
 @contextmanager
-def explain_damage(place: Path) -> Iterator[None]:
-    """Whatever goes wrong while sound files are made into a model is told as damage to its folder."""
+def explain_damage(place: Path, kind: str = "model") -> Iterator[None]:
+    """Whatever goes wrong while sound files are made into a model, or a run, is told as damage to its folder."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError, InputError) as error:
-        what = f"its files do not make a model: {_describe(error)}"
+        what = f"its files do not make a {kind}: {_describe(error)}"
         raise Damaged(what, where=str(place), remedy="restore the folder from a copy, or fit again") from error
 
 
@@ -141,13 +140,6 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "safetensors": safetensors.__version__,
     }
-
-
-def _kind(folder: Path) -> str | None:
-    try:
-        return str(json.loads((folder / MANIFEST).read_bytes())["kind"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _score(name: str, place: Path) -> Score:

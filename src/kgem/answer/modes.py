@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from kgem.answer.candidates import Candidates
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kgem.evaluate.blocks import Scorer
     from kgem.model.embeddings import Embeddings
 
-__all__ = ["AUTO", "MODES", "ModeScorer"]
+__all__ = ["AUTO", "MODES", "ModeName", "ModeScorer"]
 
 AUTO = "auto"
 MODES = {
@@ -26,6 +26,10 @@ MODES = {
     "bayes": "probabilities averaged over q",
     "blend": "point and mean together",
 }
+if TYPE_CHECKING:
+    ModeName = str
+else:  # what a command or a request may ask for
+    ModeName = Literal[AUTO, *MODES]
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,7 +75,6 @@ def _start(
             metavar="MODULE",
             help="Import a module first, one with score functions of yours; may be given again. "
             "So are those in KGEM_IMPORT, with commas between them.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

@@ -1,46 +1,28 @@
-"""The arguments and options that several commands on models have."""
+"""The arguments and options that several commands have."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-__all__ = ["AsCsv", "Device", "Figure", "Mode", "ModeChoice", "Out", "RunFolder", "Split", "SplitChoice"]
+from kgem.answer.modes import AUTO, MODES, ModeName
 
-
-class ModeChoice(StrEnum):
-    """Which of a model's tables answer."""
-
-    auto = "auto"
-    point = "point"
-    mean = "mean"
-    bayes = "bayes"
-    blend = "blend"
-
-
-class SplitChoice(StrEnum):
-    """A part of the graph."""
-
-    train = "train"
-    valid = "valid"
-    test = "test"
-
-
-RunFolder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The folder of a run or of a saved model.", show_default=False)
-]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or of a saved model.")]
 Mode = Annotated[
-    ModeChoice,
-    typer.Option(help="point: re-trained tables; mean: means of q; bayes: average over q; auto: best on validation."),
+    ModeName,
+    typer.Option(help="; ".join(f"{name}: {what}" for name, what in MODES.items()) + f"; {AUTO}: best on validation."),
 ]
-Split = Annotated[SplitChoice, typer.Option(help="Whose facts are ranked.")]
+Split = Annotated[Literal["train", "valid", "test"], typer.Option(help="Whose facts are ranked.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.")]
+TimeBudget = Annotated[str | None, typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.")]
+Share = Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write the result to a .parquet, .csv or .json file.", show_default=False),
-]
-Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it (.svg or .png).", show_default=False)]
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result to a .parquet, .csv or .json file.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")]
+Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it (.svg or .png).")]

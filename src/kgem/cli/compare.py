@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.arguments import Device, Mode, ModeChoice, Split, SplitChoice
-from kgem.cli.console import AsJson, emit, emit_json, heading, paragraph, plain, say, table
+from kgem.cli.arguments import AsJson, Device, Mode, Split
+from kgem.cli.console import emit, emit_json, heading, paragraph, plain, say, table
 from kgem.cli.opening import open_model
 from kgem.cli.progress import Progress
 from kgem.errors import ConfigError
@@ -18,15 +18,11 @@ if TYPE_CHECKING:
     from kgem.answer.model import Model
     from kgem.evaluate.comparison import Difference
 
-__all__ = ["compare"]
-
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of runs or models.", show_default=False)
-    ],
-    split: Split = SplitChoice.test,
-    mode: Mode = ModeChoice.auto,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of runs or models.")],
+    split: Split = "test",
+    mode: Mode = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
     device: Device = "cpu",
     as_json: AsJson = False,

@@ -11,9 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import IO, TYPE_CHECKING, Any
 
 from kgem.errors import KgemError
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "AsJson",
     "can_draw",
     "emit",
     "emit_bytes",
@@ -52,8 +49,6 @@ WRONG_PATH = (  # errors of the system that are the user's to put right
 
 NO_MEMORY = "there is not enough memory for this\n  lower the dimension, or use a machine that has more"
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
 
 def plain(text: object) -> str:
     """Text from a file or a user, safe to show: control characters become visible escapes."""
@@ -68,10 +63,7 @@ def emit(*things: Any) -> None:
 def emit_json(value: Any) -> None:
     """Print a value to stdout as JSON."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    text = json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False)
-    with _ignore_closed_pipe(sys.stdout):
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+    emit_text(json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False) + "\n")
 
 
 def emit_text(text: str) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, emit, emit_json, plain, say, table
-from kgem.cli.output import Force, fill_folder, refuse_existing, refuse_taken
+from kgem.cli.arguments import AsJson, Force, Seed, Share
+from kgem.cli.console import emit, emit_json, plain, say, table
+from kgem.cli.destination import refuse_figure, save_figure
+from kgem.cli.output import fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
 from kgem.cli.writing import STDOUT, check_format, choose_target, write_folder, write_one_file, write_stdout
@@ -24,10 +26,11 @@ app = typer.Typer(help="Check, convert, split, describe, fetch and generate grap
 
 CHECK_RATE = 4e5  # facts a second: a guess for the time left, from FB15K on one core
 To = Annotated[
-    str | None,
-    typer.Option("--to", metavar="NAME", help="Format to write, as for --format; tsv where no name tells."),
+    str | None, typer.Option("--to", metavar="NAME", help="Format to write, as for --format; tsv where no name tells.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
+Range = Annotated[
+    tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
+]
 
 
 @app.command(epilog="Example: kgem data check graph.tsv")
@@ -52,7 +55,7 @@ def check(
 
         report = check_splits(dataset, threshold)
     if as_json:
-        emit_json(report.to_dict() | {"reading": [asdict(each) for each in dataset.reports]})
+        emit_json(asdict(report) | {"reading": [asdict(each) for each in dataset.reports]})
     else:
         emit(*check_tables(report, dataset.reports))
     if not how.skip_bad:
@@ -76,8 +79,7 @@ def stats(
     graph: reading.Graph,
     top: Annotated[int, typer.Option(min=0, help="How many relations to list.")] = 20,
     figure: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also draw how often symbols occur (.svg or .png).", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="Also draw how often symbols occur (.svg or .png).")
     ] = None,
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings, for the cost of a fit.")] = 100,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of all phases, for the cost of a fit.")] = 150,
@@ -93,22 +95,17 @@ def stats(
     how: reading.ReadOptions,
 ) -> None:
     """Show sizes, frequencies, kinds of relations, and what a fit would cost."""
-    if figure is not None:
-        from kgem.report.figures.drawing import figure_format
-
-        refuse_existing(figure, force)
-        figure_format(figure)
+    refuse_figure(figure, force)
     dataset = reading.load(graph, how)
     from kgem.data.stats import graph_stats
 
     found = graph_stats(dataset, dim=dim, epochs=epochs, gflops=gflops)
     if figure is not None:
-        from kgem.report.figures import counts_figure, save_figure
+        from kgem.report.figures import counts_figure
 
         save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
-        say(f"figure: {plain(figure)}")
     if as_json:
-        emit_json(found.to_dict())
+        emit_json(asdict(found))
     else:
         emit(*stats_tables(found, top))
 
@@ -157,9 +154,9 @@ def convert(
 @reading.with_options
 def split(
     graph: reading.Graph,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.", show_default=False)],
-    valid: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
-    test: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for train, valid and test.")],
+    valid: Share = 0.1,
+    test: Share = 0.1,
     seed: Seed = 0,
     group: Annotated[
         str, typer.Option(help="What stays together: none, symmetric (both directions) or pair (of entities).")
@@ -185,26 +182,22 @@ def split(
     names = write_folder(parts, out, name, how.literals == "keep")
     say(split_table(report), *(f"note: {note}" for note in report.notes), f"-> {', '.join(map(plain, names))}")
     if as_json:
-        emit_json(report.to_dict() | {"files": names})
+        emit_json(asdict(report) | {"files": names})
 
 
 @app.command(epilog="Example: kgem data generate --entities 500 --relations 8 --facts 10000 --out planted/")
 def generate(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the graph.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the graph.")],
     entities: Annotated[int, typer.Option(min=1)] = 1000,
     relations: Annotated[int, typer.Option(min=1)] = 10,
     facts: Annotated[int, typer.Option(min=1)] = 20_000,
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the planted embeddings.")] = 20,
     model: Annotated[str, typer.Option(help="Score function: complex or distmult.")] = "complex",
     p: Annotated[int, typer.Option(min=2, max=3, help="Norm of the prior.")] = 3,
-    entity_strengths: Annotated[
-        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
-    ] = (0.5, 5.0),
-    relation_strengths: Annotated[
-        tuple[float, float], typer.Option(metavar="LOW HIGH", help="Strengths of the prior are drawn between these.")
-    ] = (0.5, 5.0),
-    valid: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
-    test: Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")] = 0.1,
+    entity_strengths: Range = (0.5, 5.0),
+    relation_strengths: Range = (0.5, 5.0),
+    valid: Share = 0.1,
+    test: Share = 0.1,
     seed: Seed = 0,
     force: Force = False,
     as_json: AsJson = False,
@@ -243,10 +236,8 @@ def generate(
 
 @app.command(epilog="Example: kgem data fetch umls")
 def fetch(
-    name: Annotated[str | None, typer.Argument(help="Without it: the list of names.", show_default=False)] = None,
-    mirror: Annotated[
-        str | None, typer.Option(metavar="URL", help="Download from here instead.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Without it: the list of names.")] = None,
+    mirror: Annotated[str | None, typer.Option(metavar="URL", help="Download from here instead.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again what is here already.")] = False,
     as_json: AsJson = False,
 ) -> None:

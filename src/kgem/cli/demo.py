@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kgem.cli.arguments import Force, Quiet
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
-from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
-from kgem.cli.training import Quiet, result_tables, set_threads, train
-from kgem.report.formatting import percent, percent_range
+from kgem.cli.training import result_tables, set_threads, train
+from kgem.report.formatting import answer_ranges, percent
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
@@ -97,7 +97,7 @@ def _asked_about(data: Dataset, relation: str) -> str | None:
 
 def _describe(answer: Answer) -> tuple[str, str, str, str]:
     truth = "yes (in test)" if answer.known == "test" else "unknown"
-    return answer.label, truth, percent(answer.probability), percent_range(answer.low or 0.0, answer.high or 0.0)
+    return answer.label, truth, percent(answer.probability), answer_ranges(answer)[0]
 
 
 def _show_strengths(model: Model) -> None:

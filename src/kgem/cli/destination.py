@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib import figure
 
-__all__ = ["Destination", "save_figure"]
+__all__ = ["Destination", "refuse_figure", "save_figure"]
 
 EXTENSIONS = (".csv", ".json", ".parquet")
+INTEGERS = ("epochs", "frequency", "number", "place", "rank_low", "rank_high")
+TEXTS = ("asked", "head", "kind", "known", "label", "outcome", "relation", "side", "tail")
 
 
 class Destination:
@@ -39,26 +41,35 @@ class Destination:
         """Whether people are to read it."""
         return not (self.as_json or self.as_csv or self.out)
 
-    def write(self, document: Any, rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> None:
+    def write(self, document: Any, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Write the document as JSON, or its rows as a table of these columns."""
         if self.as_json:
             emit_json(document)
         elif self.as_csv:
-            emit_text(_to_frame(rows, schema).write_csv())
+            emit_text(_to_frame(rows, columns).write_csv())
         elif self.out is not None:
-            _write_file(self.out, document, rows, schema)
+            _write_file(self.out, document, rows, columns)
             say(f"{len(rows):,} rows -> {plain(self.out)}")
+
+
+def refuse_figure(path: Path | None, force: bool) -> None:
+    """An error if a figure that is asked for cannot be written there; before anything is computed."""
+    if path is not None:
+        from kgem.report.figures.drawing import figure_format
+
+        refuse_existing(path, force)
+        figure_format(path)
 
 
 def save_figure(drawn: figure.Figure, path: Path) -> None:
     """Write a figure, and say where it is."""
-    from kgem.report import figures
+    from kgem.report.figures import drawing
 
-    figures.save_figure(drawn, path)
+    drawing.save_figure(drawn, path)
     say(f"figure: {plain(path)}")
 
 
-def _write_file(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> None:
+def _write_file(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     from kgem.data.streams import write_to
 
     suffix = out.suffix.lower()
@@ -66,18 +77,17 @@ def _write_file(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], sch
     if suffix == ".json":
         buffer.write((json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode())
     elif suffix == ".csv":
-        _to_frame(rows, schema).write_csv(buffer)
+        _to_frame(rows, columns).write_csv(buffer)
     else:
-        _to_frame(rows, schema).write_parquet(buffer)
+        _to_frame(rows, columns).write_parquet(buffer)
     with write_to(out) as file:
         file.write(buffer.getvalue())
 
 
-def _to_frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> pl.DataFrame:
-    """Rows as a frame; the schema says str, int or float for each column."""
+def _to_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pl.DataFrame:
+    """Rows as a frame; what is neither an integer nor text is a float."""
     import polars as pl
 
-    types = {"str": pl.String, "int": pl.Int64, "float": pl.Float64}
-    return pl.DataFrame(
-        [[row[name] for name in schema] for row in rows], {n: types[t] for n, t in schema.items()}, orient="row"
-    )
+    types = dict.fromkeys(INTEGERS, pl.Int64) | dict.fromkeys(TEXTS, pl.String)
+    schema = {name: types.get(name, pl.Float64) for name in columns}
+    return pl.DataFrame([[row[name] for name in columns] for row in rows], schema, orient="row")

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.arguments import Device, Mode, ModeChoice, RunFolder, Split, SplitChoice
-from kgem.cli.console import AsJson, emit, emit_json, heading, paragraph, say, table
-from kgem.cli.destination import save_figure
+from kgem.cli.arguments import AsJson, Device, Force, Mode, RunFolder, Split
+from kgem.cli.console import emit, emit_json, heading, paragraph, say, table
+from kgem.cli.destination import refuse_figure, save_figure
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, refuse_existing
 from kgem.cli.progress import Progress
 from kgem.report.formatting import METRICS, metric_cells
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from kgem.answer.model import Model
     from kgem.evaluate.calibration import Calibration
     from kgem.evaluate.metrics import Evaluation, Metrics
-
-__all__ = ["evaluate"]
 
 SIZE = r"([0-9]+(?:\.[0-9]+)?) *([kmgt]i?)?b?"  # 512MB, 1.5 GiB, 1000000
 ROWS = 40  # of a breakdown in a table for people
@@ -42,29 +39,19 @@ def _parse_size(text: str) -> int:
     return size
 
 
-class ByChoice(StrEnum):
-    """How figures can be broken down."""
-
-    side = "side"
-    category = "category"
-    frequency = "frequency"
-    relation = "relation"
-    ties = "ties"
+ByChoice = StrEnum("ByChoice", ["side", "category", "frequency", "relation", "ties"])  # how figures are broken down
 
 
 def evaluate(
     run: RunFolder,
-    split: Split = SplitChoice.test,
-    mode: Mode = ModeChoice.auto,
-    by: Annotated[
-        list[ByChoice] | None, typer.Option(help="Break the figures down; may be given again.", show_default=False)
-    ] = None,
+    split: Split = "test",
+    mode: Mode = "auto",
+    by: Annotated[list[ByChoice] | None, typer.Option(help="Break the figures down; may be given again.")] = None,
     calibration: Annotated[
         bool, typer.Option("--calibration", help="Also measure how far the probabilities can be trusted.")
     ] = False,
     figure: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the reliability curve (.svg or .png).", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="Draw the reliability curve (.svg or .png).")
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Raw ranks: the other known answers are rivals as well.")] = False,
     memory: Annotated[
@@ -73,7 +60,6 @@ def evaluate(
             parser=_parse_size,
             metavar="SIZE",
             help="At most for ranking, beside the model: 512MB, say; without it 1GiB.",
-            show_default=False,
         ),
     ] = None,
     device: Device = "cpu",
@@ -81,8 +67,7 @@ def evaluate(
     force: Force = False,
 ) -> None:
     """Rank the facts of a split among all entities, without the other known answers: MRR and Hits@k."""
-    if figure is not None:
-        refuse_existing(figure, force)
+    refuse_figure(figure, force)
     model = open_model(run, device)
     with Progress(f"ranking {split}") as progress:
         limit = {} if memory is None else {"memory": memory}

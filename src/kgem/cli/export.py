@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from kgem.cli.arguments import Mode, ModeChoice, RunFolder
-from kgem.cli.console import AsJson, emit, emit_json, say
+from kgem.cli.arguments import AsJson, Force, Mode, RunFolder
+from kgem.cli.console import emit, emit_json, say
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, fill_folder, refuse_taken
+from kgem.cli.output import fill_folder, refuse_taken
 from kgem.cli.progress import Progress
-
-__all__ = ["export"]
-
-
-class FormatChoice(StrEnum):
-    """What other programs read."""
-
-    parquet = "parquet"
-    npz = "npz"
-    word2vec = "word2vec"
-    pykeen = "pykeen"
 
 
 def export(
     run: RunFolder,
-    to: Annotated[FormatChoice, typer.Option(help="For which programs.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.", show_default=False)
-    ] = None,
-    mode: Mode = ModeChoice.auto,
+    to: Annotated[Literal["parquet", "npz", "word2vec", "pykeen"], typer.Option(help="For which programs.")],
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.")] = None,
+    mode: Mode = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -55,6 +41,6 @@ def export(
     files = [str(target / name) for name in names]
     say(f"mode {model.resolve(mode)}; {FORMATS[to].about}")
     if as_json:
-        emit_json({"format": str(to), "mode": model.resolve(mode), "files": files})
+        emit_json({"format": to, "mode": model.resolve(mode), "files": files})
     else:
         emit(*files)

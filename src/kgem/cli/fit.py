@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kgem.cli import reading
-from kgem.cli.console import AsJson, plain, say
-from kgem.cli.output import Force
+from kgem.cli.arguments import AsJson, Force, Quiet, Threads, TimeBudget
+from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
 from kgem.cli.tables import size
-from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
+from kgem.cli.training import collect_settings, emit_result, set_threads, train
 from kgem.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,37 +22,23 @@ if TYPE_CHECKING:
     from kgem.data.dataset import Dataset
     from kgem.runs.fitting import Prepared
 
-__all__ = ["fit", "read_settings"]
-
 
 @reading.with_options
 def fit(
     graph: reading.Graph,
-    model: Annotated[
-        str | None, typer.Option(help="Score function: complex, distmult, ... [default: complex]", show_default=False)
-    ] = None,
-    dim: Annotated[
-        int | None, typer.Option(min=1, help="Dimension K of the embeddings. [default: 100]", show_default=False)
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="The run folder. [default: runs/NAME]", show_default=False),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in TOML; see docs/settings.md.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Score function: complex, distmult, ... [default: complex]")] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Dimension K of the embeddings. [default: 100]")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The run folder. [default: runs/NAME]")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML; see docs/settings.md.")] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One setting, as em.beta=0.3; may be repeated."),
     ] = None,
     recipe: Annotated[str, typer.Option(help="Settings to start from: default, or paper.")] = "default",
     seed: Annotated[int | None, typer.Option(min=0, help="Of all random numbers. [default: 0]")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N. [default: cpu]", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N. [default: cpu]")] = None,
     threads: Threads = None,
-    time_budget: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.", show_default=False),
-    ] = None,
+    time_budget: TimeBudget = None,
     valid: Annotated[
         float, typer.Option(min=0, help="If the graph has no splits: share or number of facts for validation.")
     ] = 0.1,
@@ -72,7 +58,7 @@ def fit(
     'kgem resume'.
     """
     named = {"model.score": model, "model.dim": dim, "seed": seed, "device": device, "run.threads": threads}
-    chosen = read_settings(recipe, config, named, overrides or [], time_budget)
+    chosen = read_settings(recipe, config, named, overrides, time_budget)
     if out is not None:
         from kgem.runs.run import check_free
 
@@ -98,18 +84,15 @@ def fit(
 
 
 def read_settings(
-    recipe: str, file: Path | None, named: dict[str, Any], overrides: Sequence[str], time_budget: str | None
+    recipe: str, file: Path | None, named: dict[str, Any], overrides: Sequence[str] | None, time_budget: str | None
 ) -> Config:
     """Defaults, then the recipe, the file, the options and `--set`: what comes later counts."""
     from kgem.config import RECIPES
-    from kgem.settings import parse_duration, parse_override, read_toml
+    from kgem.settings import read_toml
 
     if recipe not in RECIPES:
         raise ConfigError(f"no recipe is called {recipe!r}", where="--recipe", remedy=f"one of {', '.join(RECIPES)}")
-    given = {name: value for name, value in named.items() if value is not None}
-    if time_budget is not None:
-        given["run.time_budget"] = parse_duration(time_budget)
-    given |= dict(map(parse_override, overrides))
+    given = collect_settings(named, overrides, time_budget)
     content = None if file is None else read_toml(file)
     with Progress("starting"):
         from kgem.runs.configure import configure

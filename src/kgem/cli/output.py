@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from kgem.errors import InputError
 from kgem.files.atomic import replace_folder
+from kgem.report.formatting import list_some
 
-__all__ = ["Force", "fill_folder", "refuse_existing", "refuse_taken"]
+__all__ = ["fill_folder", "refuse_existing", "refuse_taken"]
 
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")]
+SHOWN = 4  # names of files in an error
 
 
 def refuse_existing(path: Path, force: bool) -> None:
@@ -33,7 +31,7 @@ def refuse_taken(folder: Path, force: bool) -> None:
     taken = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     if taken and not force:
         raise InputError(
-            f"the folder has files in it ({_some(taken)})",
+            f"the folder has files in it ({list_some(taken, SHOWN)})",
             where=str(folder),
             remedy="choose another folder, or overwrite what has the same name: --force",
         )
@@ -68,12 +66,7 @@ def _refuse_strangers(target: Path, fresh: Path) -> None:
     strange = sorted(name for name in old if name.split(".")[0].casefold() in ALIASES or name in OPENKE)
     if strange:
         raise InputError(
-            f"{_some(strange)} would be taken for a part of the graph that is written",
+            f"{list_some(strange, SHOWN)} would be taken for a part of the graph that is written",
             where=str(target),
             remedy="move it away, or choose another folder",
         )
-
-
-def _some(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

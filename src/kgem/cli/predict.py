@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kgem.cli.arguments import AsCsv, Device, Figure, Mode, ModeChoice, Out, RunFolder
-from kgem.cli.console import AsJson, emit, heading, paragraph, say, table
-from kgem.cli.destination import Destination, save_figure
+from kgem.cli.arguments import AsCsv, AsJson, Device, Figure, Force, Mode, Out, RunFolder
+from kgem.cli.console import emit, heading, paragraph, say, table
+from kgem.cli.destination import Destination, refuse_figure, save_figure
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, refuse_existing
 from kgem.cli.progress import Progress
 from kgem.errors import ConfigError, TriplesError
 from kgem.report.formatting import answer_ranges, percent
@@ -23,57 +22,31 @@ if TYPE_CHECKING:
     from kgem.answer.model import Model
     from kgem.answer.predict import Prediction, Query
 
-__all__ = ["predict"]
-
 TOP, TOP_OF_ALL = 10, 1000
-ANSWERS = {
-    "head": "str",
-    "relation": "str",
-    "tail": "str",
-    "asked": "str",
-    "place": "int",
-    "probability": "float",
-    "low": "float",
-    "high": "float",
-    "rank_low": "int",
-    "rank_high": "int",
-    "frequency": "int",
-    "known": "str",
-}
-FACTS = {
-    "head": "str",
-    "relation": "str",
-    "tail": "str",
-    "probability": "float",
-    "share": "float",
-    "side": "str",
-    "known": "str",
-}
+FACT = ("head", "relation", "tail")
+ANSWERS = (*FACT, "asked", "place", "probability", "low", "high", "rank_low", "rank_high", "frequency", "known")
+FACTS = (*FACT, "probability", "share", "side", "known")
 
 
 def predict(
     run: RunFolder,
-    head: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
-    relation: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
-    tail: Annotated[str | None, typer.Option(help="Its label.", show_default=False)] = None,
+    head: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its label.")] = None,
     queries: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Many questions: head, relation, tail per line, separated by tabs, what is asked empty or ?.",
-            show_default=False,
         ),
     ] = None,
     everything: Annotated[
-        bool,
-        typer.Option("--all", help="The most probable facts that the graph lacks; --relation narrows it to one."),
+        bool, typer.Option("--all", help="The most probable facts that the graph lacks; --relation narrows it to one.")
     ] = False,
-    top: Annotated[
-        int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.", show_default=False)
-    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.")] = None,
     new_only: Annotated[bool, typer.Option("--new-only", help="Leave out what the graph has already.")] = False,
     figure: Figure = None,
-    mode: Mode = ModeChoice.auto,
+    mode: Mode = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -88,10 +61,9 @@ def predict(
     """
     _check_question(head, relation, tail, queries, everything)
     destination = Destination(as_json, as_csv, out, force)
-    if figure is not None:
-        refuse_existing(figure, force)
-        if everything:
-            raise ConfigError("--all has no figure", remedy="draw answers to questions: --head ... --relation ...")
+    refuse_figure(figure, force)
+    if everything and figure is not None:
+        raise ConfigError("--all has no figure", remedy="draw answers to questions: --head ... --relation ...")
     if everything:
         _predict_all(open_model(run, device), relation, top or TOP_OF_ALL, mode, destination)
         return
@@ -109,10 +81,8 @@ def predict(
         destination.write(documents[0] if queries is None else documents, rows, ANSWERS)
         return
     for place, prediction in enumerate(predictions):
-        emit(
-            heading(_write_question(prediction), space=place > 0),
-            _tabulate_answers(prediction) if prediction else "no answer",
-        )
+        question = " · ".join("?" if label is None else label for label in prediction.query)
+        emit(heading(question, space=place > 0), _tabulate_answers(prediction) if prediction else "no answer")
     for meaning in dict.fromkeys(prediction.meaning for prediction in predictions):
         say(paragraph(f"probability: {meaning}"))
     say(paragraph(_explain_probability(model, mode)))
@@ -175,10 +145,6 @@ def _list_rows(prediction: Prediction) -> Iterator[dict[str, Any]]:
         yield {**fact, "asked": prediction.asked, "place": place, **asdict(answer)}
 
 
-def _write_question(prediction: Prediction) -> str:
-    return " · ".join("?" if label is None else label for label in prediction.query)
-
-
 def _tabulate_answers(prediction: Prediction) -> Any:
     columns = ["", prediction.asked, "known", "probability", "90 % range", "rank", "facts"]
     rows = [
@@ -217,15 +183,7 @@ def _predict_all(model: Model, relation: str | None, top: int, mode: str, destin
 
 def _tabulate_facts(facts: Sequence[ScoredFact]) -> Any:
     rows = [
-        (
-            f"{place}",
-            fact.head,
-            fact.relation,
-            fact.tail,
-            fact.side,
-            percent(fact.probability),
-            f"{fact.share or 0:.2f}",
-        )
-        for place, fact in enumerate(facts, 1)
+        (f"{i}", each.head, each.relation, each.tail, each.side, percent(each.probability), f"{each.share or 0:.2f}")
+        for i, each in enumerate(facts, 1)
     ]
     return table(["", "head", "relation", "tail", "asked", "probability", "share"], rows, left=5)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -42,71 +41,42 @@ READ_RATE = 25e6  # bytes a second: a guess for the time left, from FB15K on one
 _SHOWN = 5  # bad rows told without being asked
 
 
-class LiteralChoice(StrEnum):
-    """What becomes of RDF's literals."""
-
-    drop = "drop"
-    keep = "keep"
-
-
 Graph = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
         help="A file, a folder with train/valid/test, a name that 'kgem data fetch' lists, or - for standard input.",
-        show_default=False,
     ),
 ]
-_PANEL = "How to read the graph"
-Format = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="tsv, csv, parquet, nt, nq, ttl, rdf or openke; without it the file's name tells.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
-Header = Annotated[
-    bool, typer.Option("--header", help="The first row names the columns (TSV, CSV).", rich_help_panel=_PANEL)
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="H,R,T",
-        help="Columns of head, relation, tail: names (of a --header), or numbers from 1.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
-Extra = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="What the fourth column is, to keep it; one called 'split' says train, valid or test.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
-Literals = Annotated[
-    LiteralChoice, typer.Option(help="RDF literals: leave out and count, or keep as entities.", rich_help_panel=_PANEL)
-]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out rows that are no facts and report them.", rich_help_panel=_PANEL)
-]
+_option = partial(typer.Option, rich_help_panel="How to read the graph")
 
 
 def make_options(
-    format: Format = None,
-    header: Header = False,
-    columns: Columns = None,
-    extra: Extra = None,
-    literals: Literals = LiteralChoice.drop,
-    skip_bad: SkipBad = False,
+    format: Annotated[
+        str | None,
+        _option(
+            metavar="NAME", help="tsv, csv, parquet, nt, nq, ttl, rdf or openke; without it the file's name tells."
+        ),
+    ] = None,
+    header: Annotated[bool, _option("--header", help="The first row names the columns (TSV, CSV).")] = False,
+    columns: Annotated[
+        str | None,
+        _option(metavar="H,R,T", help="Columns of head, relation, tail: names (of a --header), or numbers from 1."),
+    ] = None,
+    extra: Annotated[
+        str | None,
+        _option(
+            metavar="NAME", help="What the fourth column is, to keep it; one called 'split' says train, valid or test."
+        ),
+    ] = None,
+    literals: Annotated[
+        Literal["drop", "keep"], _option(help="RDF literals: leave out and count, or keep as entities.")
+    ] = "drop",
+    skip_bad: Annotated[bool, _option("--skip-bad", help="Leave out rows that are no facts and report them.")] = False,
 ) -> ReadOptions:
     """How to read a graph, from the options of the command line."""
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    return ReadOptions(format, header, chosen, extra, str(literals), skip_bad)
+    return ReadOptions(format, header, chosen, extra, literals, skip_bad)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -7,21 +7,17 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli.arguments import Device, Mode, ModeChoice, RunFolder
+from kgem.cli.arguments import Device, Force, Mode, RunFolder
 from kgem.cli.console import emit
 from kgem.cli.opening import open_model, treat_artifacts_as_input
-from kgem.cli.output import Force, refuse_existing
+from kgem.cli.output import refuse_existing
 from kgem.cli.progress import Progress
-
-__all__ = ["report"]
 
 
 def report(
     run: RunFolder,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Without it: report.html in the run folder.", show_default=False)
-    ] = None,
-    mode: Mode = ModeChoice.auto,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Without it: report.html in the run folder.")] = None,
+    mode: Mode = "auto",
     device: Device = "cpu",
     force: Force = False,
 ) -> None:

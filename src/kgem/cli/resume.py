@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kgem.cli.console import AsJson, plain, say
+from kgem.cli.arguments import AsJson, Quiet, Threads
+from kgem.cli.console import plain, say
 from kgem.cli.opening import treat_artifacts_as_input
 from kgem.cli.progress import Progress
-from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
+from kgem.cli.training import emit_result, set_threads, train
 from kgem.errors import InputError
 
 if TYPE_CHECKING:
     from kgem.runs.run import Run
 
-__all__ = ["resume"]
-
 
 def resume(
-    folder: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.", show_default=False)
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.")],
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kgem.cli import reading
-from kgem.cli.arguments import AsCsv, Device, Out
-from kgem.cli.console import AsJson, emit, plain, say, table
+from kgem.cli.arguments import AsCsv, AsJson, Device, Force, Out
+from kgem.cli.console import emit, plain, say, table
 from kgem.cli.destination import Destination
-from kgem.cli.output import Force
 from kgem.cli.progress import Progress, duration
 from kgem.errors import FitError, InputError
 from kgem.report.formatting import percent
@@ -24,19 +23,9 @@ if TYPE_CHECKING:
     from kgem.model.embeddings import Embeddings
     from kgem.train.search import Trial
 
-__all__ = ["RANGE", "search"]
-
 RANGE = (1e-3, 1.0)  # of the shared strength: kgem.train.search.STRENGTHS, without loading the engine
 
-TRIALS = {
-    "number": "int",
-    "strength": "float",
-    "learning_rate": "float",
-    "mrr": "float",
-    "epochs": "int",
-    "seconds": "float",
-    "outcome": "str",
-}
+TRIALS = ("number", "strength", "learning_rate", "mrr", "epochs", "seconds", "outcome")
 
 
 @reading.with_options
@@ -46,7 +35,7 @@ def search(
     model: Annotated[str, typer.Option(help="Score function.")] = "complex",
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings.")] = 100,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Of each trial at most; without it as pre-training.", show_default=False)
+        int | None, typer.Option(min=1, help="Of each trial at most; without it as pre-training.")
     ] = None,
     strengths: Annotated[
         tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range of the shared strength.")
@@ -89,7 +78,9 @@ def search(
         found = run_trials(config, run_trial, trials=trials, strengths=strengths, rates=rates, prune=prune)
         for trial, tables in found:
             progress.advance()
-            say(_trial_line(trial))
+            what = trial.outcome if trial.mrr is None else f"valid MRR {_mrr(trial)}"
+            cost = f"{trial.epochs} epochs, {duration(trial.seconds)}"
+            say(f"trial {trial.number}: strength {trial.strength:.3g}, {what}, {cost}")
             done.append(trial)
             if _rank(trial) > (-math.inf if best is None else _rank(best[0])):
                 best = trial, tables
@@ -114,7 +105,8 @@ def _emit_result(
         for t in sorted(trials, key=_rank, reverse=True)
     ]
     emit(table(["trial", "outcome", "strength", "rate", "valid MRR", "epochs", "seconds"], cells, left=2))
-    emit("", f"best: strength {best.strength:.3g}, valid MRR {_mrr(best)}" + _test_text(tested))
+    on_test = "" if tested is None else f", test MRR {tested.mrr:.3f}, Hits@10 {percent(tested.hits_at_10)}"
+    emit("", f"best: strength {best.strength:.3g}, valid MRR {_mrr(best)}{on_test}")
     emit(f"cost: {epochs:,} epochs in {len(trials)} trainings, {duration(seconds)}")
 
 
@@ -132,16 +124,5 @@ def _test(data: Dataset, tables: Embeddings) -> Metrics | None:
     return summarise(rank(tables, data.reciprocal(data.test), data.filter_index).of("pessimistic"))
 
 
-def _test_text(tested: Metrics | None) -> str:
-    return "" if tested is None else f", test MRR {tested.mrr:.3f}, Hits@10 {percent(tested.hits_at_10)}"
-
-
 def _mrr(trial: Trial) -> str:
     return "" if trial.mrr is None else f"{trial.mrr:.3f}"
-
-
-def _trial_line(trial: Trial) -> str:
-    told = f"valid MRR {_mrr(trial)}" if trial.mrr is not None else trial.outcome
-    return (
-        f"trial {trial.number}: strength {trial.strength:.3g}, {told}, {trial.epochs} epochs, {duration(trial.seconds)}"
-    )

@@ -13,8 +13,6 @@ from kgem.cli.opening import open_model, treat_artifacts_as_input
 from kgem.cli.progress import Progress
 from kgem.errors import ConfigError
 
-__all__ = ["serve"]
-
 NEEDED = ("fastapi", "uvicorn")
 
 

@@ -7,22 +7,19 @@ from typing import Annotated
 
 import typer
 
-from kgem.cli.arguments import AsCsv, Device, Mode, ModeChoice, Out, RunFolder
-from kgem.cli.console import AsJson, emit, heading, table
+from kgem.cli.arguments import AsCsv, AsJson, Device, Force, Mode, Out, RunFolder
+from kgem.cli.console import emit, heading, table
 from kgem.cli.destination import Destination
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force
 
-__all__ = ["similar"]
-
-COLUMNS = {"label": "str", "cosine": "float", "frequency": "int"}
+COLUMNS = ("label", "cosine", "frequency")
 
 
 def similar(
     run: RunFolder,
-    entity: Annotated[str, typer.Argument(help="Its label.", show_default=False)],
+    entity: Annotated[str, typer.Argument(help="Its label.")],
     top: Annotated[int, typer.Option(min=1, help="How many to list.")] = 10,
-    mode: Mode = ModeChoice.auto,
+    mode: Mode = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
     as_csv: AsCsv = False,

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kgem.cli.arguments import AsCsv, Figure, Out, RunFolder
-from kgem.cli.console import AsJson, emit, heading, paragraph, plain, say, table
-from kgem.cli.destination import Destination, save_figure
+from kgem.cli.arguments import AsCsv, AsJson, Figure, Force, Out, RunFolder
+from kgem.cli.console import emit, heading, paragraph, plain, say, table
+from kgem.cli.destination import Destination, refuse_figure, save_figure
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force, refuse_existing
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
 
-__all__ = ["strengths"]
-
 TOP = 10
-COLUMNS = {"kind": "str", "label": "str", "strength": "float", "frequency": "int", "ratio": "float"}
-
-
-class KindChoice(StrEnum):
-    """Whose strengths."""
-
-    entities = "entities"
-    relations = "relations"
+COLUMNS = ("kind", "label", "strength", "frequency", "ratio")
 
 
 def strengths(
     run: RunFolder,
     top: Annotated[int, typer.Option(min=1, help="How many of the most, and of the least regularised to list.")] = TOP,
-    of: Annotated[KindChoice | None, typer.Option(help="Only these.", show_default=False)] = None,
+    of: Annotated[Literal["entities", "relations"] | None, typer.Option(help="Only these.")] = None,
     figure: Figure = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -46,11 +35,10 @@ def strengths(
     means twice as strong as symbols of that frequency are on average. JSON, CSV and files have every symbol.
     """
     destination = Destination(as_json, as_csv, out, force)
-    if figure is not None:
-        refuse_existing(figure, force)
+    refuse_figure(figure, force)
     model = open_model(run)
-    kinds = [of] if of else list(KindChoice)
-    groups = {kind.value: _list_symbols(model, kind) for kind in kinds}
+    kinds = [of] if of else ["entities", "relations"]
+    groups = {kind: _list_symbols(model, kind) for kind in kinds}
     if figure is not None:
         from kgem.report.figures import draw_strengths
 
@@ -63,14 +51,14 @@ def strengths(
         _emit_tables(kind, rows, fit, top, place > 0)
 
 
-def _list_symbols(model: Model, kind: KindChoice) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+def _list_symbols(model: Model, kind: str) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
     """All symbols, the most regularised first, and how strengths follow frequency."""
     import numpy as np
 
     from kgem.evaluate.strength_laws import fit_strengths
 
     data = model.data
-    if kind == KindChoice.entities:
+    if kind == "entities":
         labels, counts, lam = list(data.entities), data.entity_counts, model.strengths.entities.array
         kinds = ["entity"] * len(labels)
     else:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from kgem.cli.console import heading, paragraph, table
 from kgem.cli.progress import duration
+from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     from kgem.data.leakage import Leakage
     from kgem.data.splits import CheckReport, SplitReport
-    from kgem.data.stats import FitCost, GraphStats, RelationStats
+    from kgem.data.stats import FitCost, GraphStats
     from kgem.data.triples import ReadReport
 
-__all__ = ["check_tables", "relation_table", "size", "split_table", "stats_tables", "summary"]
+__all__ = ["check_tables", "size", "split_table", "stats_tables", "summary"]
 
 _PAIRS = 20  # pairs of relations shown
 _BAD_ROWS = 20
@@ -31,12 +32,8 @@ def size(bytes: float) -> str:
 
 def summary(name: str, entities: int, relations: int, facts: dict[str, int]) -> Any:
     """One line on a graph."""
-    parts = (
-        f"{entities:,} {'entity' if entities == 1 else 'entities'}",
-        f"{relations:,} relation{'s' * (relations != 1)}",
-        f"{sum(facts.values()):,} fact{'s' * (sum(facts.values()) != 1)}",
-    )
-    return heading(f"{name}: {', '.join(parts)}", space=False)
+    counts = pluralise(entities, "entity", "entities"), pluralise(relations, "relation")
+    return heading(f"{name}: {', '.join(counts)}, {pluralise(sum(facts.values()), 'fact')}", space=False)
 
 
 def check_tables(report: CheckReport, reading: Sequence[ReadReport]) -> Iterator[Any]:
@@ -118,7 +115,12 @@ def stats_tables(stats: GraphStats, top: int) -> Iterator[Any]:
     yield heading("Kinds of relations (1-N: a head has many tails)")
     yield table(["kind", "relations", "facts"], [(kind, *counts.values()) for kind, counts in stats.categories.items()])
     yield heading("Relations, the most frequent first")
-    yield relation_table(stats.per_relation[:top])
+    columns = ["relation", "kind", "facts", "heads", "tails", "tails/head", "heads/tail"]
+    cells = [
+        (r.relation, r.category, r.facts, r.heads, r.tails, f"{r.tails_per_head:.2f}", f"{r.heads_per_tail:.2f}")
+        for r in stats.per_relation[:top]
+    ]
+    yield table(columns, cells, left=2)
     yield from _more(len(stats.per_relation), top)
     yield from _cost_lines(stats.cost)
 
@@ -126,16 +128,6 @@ def stats_tables(stats: GraphStats, top: int) -> Iterator[Any]:
 def _amount(value: float) -> str:
     """A count, or a mean of counts."""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
-
-
-def relation_table(rows: Sequence[RelationStats]) -> Any:
-    """One row per relation."""
-    columns = ["relation", "kind", "facts", "heads", "tails", "tails/head", "heads/tail"]
-    cells = [
-        (r.relation, r.category, r.facts, r.heads, r.tails, f"{r.tails_per_head:.2f}", f"{r.heads_per_tail:.2f}")
-        for r in rows
-    ]
-    return table(columns, cells, left=2)
 
 
 def _cost_lines(cost: FitCost) -> Iterator[Any]:

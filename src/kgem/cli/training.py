@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,22 +13,16 @@ from kgem.cli.progress import duration
 from kgem.cli.tables import size, summary
 from kgem.cli.watch import Watch, asked_to_stop
 from kgem.errors import KgemError
-from kgem.report.formatting import pluralise
+from kgem.report.formatting import METRICS, metric_cells, pluralise
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
     from kgem.config import Config
-    from kgem.runs.fitting import Prepared
     from kgem.runs.run import Run
 
-__all__ = ["INTERRUPTED", "Quiet", "Threads", "emit_result", "result_tables", "say_plan", "set_threads", "train"]
+__all__ = ["INTERRUPTED", "collect_settings", "emit_result", "result_tables", "say_plan", "set_threads", "train"]
 
 INTERRUPTED = 130  # exit code, as of shells
-_SPLITS = ("valid", "test")
-_FIGURES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.", show_default=False)]
 
 
 def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = None) -> Model:
@@ -68,7 +63,9 @@ def say_plan(run: Run) -> None:
 
     data, config = run.prepared.data, run.config
     say(summary(data.name, data.n_entities, data.n_relations, {s: len(data.split(s)) for s in SPLITS}))
-    say(_describe_splits(run.prepared))
+    sizes = f"{len(data.train):,} facts to train, {len(data.valid):,} to validate, {len(data.test):,} to test"
+    split = run.prepared.split
+    say(sizes if split is None else f"{sizes}; split at random with seed {split['seed']}")
     phases = run.fit.phases
     tables = phases.pretraining.embeddings.tables()
     parameters = sum(t.numel() for t in tables)
@@ -97,23 +94,22 @@ def say_plan(run: Run) -> None:
 
 def result_tables(model: Model) -> list[Any]:
     """What a fit came to."""
-    measured = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
-    rows = [
-        (split, figures["n"], *(f"{figures[name]:.3f}" for name in _FIGURES)) for split, figures in measured.items()
-    ]
-    return [table(["filtered ranks of", "questions", *_FIGURES.values()], rows)] if rows else []
+    from kgem.evaluate.metrics import Metrics
+
+    measured = {split: Metrics(**figures) for split, figures in _collect_overall(model).items()}
+    rows = [(split, figures.n, *metric_cells(figures)[:4]) for split, figures in measured.items()]
+    return [table(["filtered ranks of", "questions", *METRICS[:4]], rows)] if rows else []
 
 
 def emit_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
     if as_json:
-        overall = {split: model.metrics[split]["overall"] for split in _SPLITS if split in model.metrics}
         emit_json(
             {
                 "run": str(folder),
                 "graph": model.data.name,
                 "mode": model.mode,
                 "validation": dict(model.validation),
-                "metrics": overall,
+                "metrics": _collect_overall(model),
                 "epochs": model.provenance["epochs"],
                 "seconds": model.provenance["seconds"],
                 **_update_document(model),
@@ -126,6 +122,10 @@ def emit_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
     spent, place = duration(model.provenance["seconds"] or 0.0), plain(folder)
     best = f"; mode {model.mode} was best on validation" if model.validation else ""
     say(f"done in {spent}{best}", f"next: kgem predict {place} --head ... --relation ... ; kgem report {place}")
+
+
+def _collect_overall(model: Model) -> dict[str, Any]:
+    return {split: model.metrics[split]["overall"] for split in ("valid", "test") if split in model.metrics}
 
 
 def _update_document(model: Model) -> dict[str, Any]:
@@ -144,6 +144,18 @@ def _update_tables(model: Model) -> list[Any]:
     return ["", table(columns, rows)] if rows else []
 
 
+def collect_settings(
+    named: Mapping[str, Any], overrides: Sequence[str] | None, time_budget: str | None
+) -> dict[str, Any]:
+    """Options and `--set`: what comes later counts."""
+    from kgem.settings import parse_duration, parse_override
+
+    given = {name: value for name, value in named.items() if value is not None}
+    if time_budget is not None:
+        given["run.time_budget"] = parse_duration(time_budget)
+    return given | dict(map(parse_override, overrides or ()))
+
+
 def set_threads(config: Config, threads: int | None = None) -> Config:
     """Set torch's threads for this process and write them down, so that a resumed run has as many."""
     import torch
@@ -152,9 +164,3 @@ def set_threads(config: Config, threads: int | None = None) -> Config:
 
     torch.set_num_threads(threads or config.run.threads or torch.get_num_threads())
     return record_threads(config, torch.get_num_threads())
-
-
-def _describe_splits(prepared: Prepared) -> str:
-    data = prepared.data
-    sizes = f"{len(data.train):,} facts to train, {len(data.valid):,} to validate, {len(data.test):,} to test"
-    return sizes if prepared.split is None else f"{sizes}; split at random with seed {prepared.split['seed']}"

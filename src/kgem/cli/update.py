@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kgem.cli import reading
-from kgem.cli.arguments import RunFolder
-from kgem.cli.console import AsJson, plain, say
+from kgem.cli.arguments import AsJson, Force, Quiet, RunFolder, Threads, TimeBudget
+from kgem.cli.console import plain, say
 from kgem.cli.opening import open_model
-from kgem.cli.output import Force
 from kgem.cli.progress import Progress
-from kgem.cli.training import Quiet, Threads, emit_result, set_threads, train
+from kgem.cli.training import collect_settings, emit_result, set_threads, train
 from kgem.errors import InputError
-from kgem.report.formatting import pluralise
+from kgem.report.formatting import list_some, pluralise
 
 if TYPE_CHECKING:
     from kgem.data.growth import Changes
@@ -34,26 +33,19 @@ def update(
         typer.Argument(
             metavar="[FACTS]",
             help="New facts: a file, a folder with train/valid/test, - for standard input, or the review.tsv of a run.",
-            show_default=False,
         ),
     ] = None,
-    remove: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Facts that the graph is to lose.", show_default=False)
-    ] = None,
+    remove: Annotated[str | None, typer.Option(metavar="FILE", help="Facts that the graph is to lose.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="The new run folder. [default: RUN-2, or the next]", show_default=False),
+        Path | None, typer.Option(metavar="FOLDER", help="The new run folder. [default: RUN-2, or the next]")
     ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One setting, as em.epochs=20; may be repeated."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N.")] = None,
     threads: Threads = None,
-    time_budget: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.", show_default=False),
-    ] = None,
+    time_budget: TimeBudget = None,
     quiet: Quiet = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -67,7 +59,7 @@ def update(
     """
     if facts is None and remove is None:
         raise InputError("no facts are given", remedy=f"kgem update {folder} new.tsv, or --remove gone.tsv, or both")
-    changed = _overrides({"device": device, "run.threads": threads}, overrides or [], time_budget)
+    changed = collect_settings({"device": device, "run.threads": threads}, overrides, time_budget)
     if out is not None:
         _check_target(out, folder, force)
     model = open_model(folder)
@@ -84,16 +76,6 @@ def update(
     with Run.create(target, planned.prepared, config, force=force, origin=ORIGIN) as run:
         finished = train(run, quiet=quiet)
     emit_result(finished, target, as_json, quiet)
-
-
-def _overrides(named: Mapping[str, Any], given: Sequence[str], time_budget: str | None) -> dict[str, Any]:
-    """Options and `--set`: what comes later counts."""
-    from kgem.settings import parse_duration, parse_override
-
-    changed = {name: value for name, value in named.items() if value is not None}
-    if time_budget is not None:
-        changed["run.time_budget"] = parse_duration(time_budget)
-    return changed | dict(map(parse_override, given))
 
 
 def _check_target(out: Path, folder: Path, force: bool) -> None:
@@ -120,10 +102,12 @@ def _describe(changes: Changes, delta: Delta, quiet: bool) -> Iterator[str]:
     """What is new, what was known, and what does not happen."""
     if not quiet:
         yield f"new: {pluralise(changes.total_new, 'fact')}{_by_split(changes.new)}"
-        kinds = ((("entity", "entities"), changes.entities), (("relation", "relations"), changes.relations))
-        for names, labels in kinds:
+        for one, many, labels in (
+            ("entity", "entities", changes.entities),
+            ("relation", "relations", changes.relations),
+        ):
             if labels:
-                yield f"new: {len(labels):,} {names[len(labels) != 1]}: {_some(labels)}"
+                yield f"new: {pluralise(len(labels), one, many)}: {plain(list_some(labels, _SHOWN))}"
         if changes.known:
             yield f"known already: {pluralise(changes.known, 'fact')}"
         if changes.repeated:
@@ -139,11 +123,6 @@ def _describe(changes: Changes, delta: Delta, quiet: bool) -> Iterator[str]:
     if changes.absent:
         yield f"warning: {pluralise(changes.absent, 'fact')} to remove that the graph does not have"
     yield from (f"warning: {plain(warning)}" for warning in delta.warnings)
-
-
-def _some(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
-    return plain(", ".join(labels[:_SHOWN])) + more
 
 
 def _by_split(counts: Mapping[str, int]) -> str:

@@ -20,7 +20,17 @@ from kgem.errors import DatasetError
 if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
 
-__all__ = ["SPLITS", "Dataset", "IntArray", "LongArray", "QueryIndex", "Vocabulary", "encode", "reciprocal"]
+__all__ = [
+    "SPLITS",
+    "Dataset",
+    "IntArray",
+    "LongArray",
+    "QueryIndex",
+    "Vocabulary",
+    "encode",
+    "first_places",
+    "reciprocal",
+]
 
 _NO_FACTS: IntArray = np.empty((0, 3), dtype=np.int32)
 
@@ -116,7 +126,7 @@ class Dataset:
         entities = pl.concat(ends).unique().sort()
         relations = pl.concat([frame["relation"].unique() for frame in text.values()]).unique().sort()
         facts = {split: encode(frame, entities, relations) for split, frame in text.items()}
-        once = {s: _first_places(f, len(entities), len(relations)) for s, f in facts.items()}
+        once = {s: first_places(f, len(entities), len(relations)) for s, f in facts.items()}
         again = {split: report.duplicates for split, report in (reports or {}).items()}
         more = {split: frame.drop(FACT) for split, frame in frames.items()}
         for split, frame in more.items():
@@ -245,7 +255,7 @@ def encode(frame: pl.DataFrame, entities: pl.Series, relations: pl.Series) -> In
     return facts
 
 
-def _first_places(facts: IntArray, n_entities: int, n_relations: int) -> LongArray:
+def first_places(facts: IntArray, n_entities: int, n_relations: int) -> LongArray:
     """Where each distinct fact is first, ascending."""
     keys = fact_keys(facts, n_entities, n_relations)
     ordered = np.sort(keys)

@@ -69,7 +69,7 @@ def grow(
     _refuse_both(frames, keys, gone)
     homes = _find_homes(keys, old)
     stays = {split: ~np.isin(mine, gone) for split, mine in old.items()}
-    splits = {split: data.split(split)[stays[split]] for split in SPLITS}
+    splits: dict[str, Any] = {split: data.split(split)[stays[split]] for split in SPLITS}
     for split, home in homes.items():
         splits[split] = np.concatenate([splits[split], facts[split][home == NOWHERE]])
     changes = Changes(
@@ -88,18 +88,7 @@ def grow(
         absent=len(leaving) - int(np.isin(gone, np.concatenate(list(old.values()))).sum()),
         kept={split: int(stay.sum()) for split, stay in stays.items()},
     )
-    train, valid, test = (splits[split] for split in SPLITS)
-    grown = replace(
-        data,
-        entities=entities,
-        relations=relations,
-        train=train,
-        valid=valid,
-        test=test,
-        duplicates={},
-        extra={},
-        reports=(),
-    )
+    grown = replace(data, entities=entities, relations=relations, **splits, duplicates={}, extra={}, reports=())
     return grown, changes
 
 

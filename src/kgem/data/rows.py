@@ -11,7 +11,7 @@ import polars as pl
 from kgem.data.options import FACT, ReadOptions
 from kgem.errors import TriplesError
 
-__all__ = ["KEPT_PROBLEMS", "Intake", "Layout", "Problem", "ReadReport", "Triples", "choose"]
+__all__ = ["KEPT_PROBLEMS", "Intake", "Layout", "Problem", "ReadReport", "Triples", "choose", "find_sound"]
 
 KEPT_PROBLEMS = 100
 Unit = Literal["line", "row"]  # what a source is counted in
@@ -75,7 +75,9 @@ def choose(width: int, names: Sequence[str] | None, intake: Intake, source: str)
         if options.extra is not None:
             places.append(_place(options.extra, width, names, source) if names else 3)
     if options.columns is None and width != len(places):
-        raise _wrong_width(width, len(places), names, source)
+        listed = f" ({', '.join(map(repr, names))})" if names else ""
+        what = width_reason(width, len(places)) + listed
+        raise TriplesError(what, where=source, remedy=width_remedy(width, len(places)))
     if len(set(places)) < len(places):
         raise TriplesError("one column is chosen twice", where=source, remedy="choose different columns")
     return Layout(width, tuple(places), options.names)
@@ -99,9 +101,11 @@ def _place(column: str | int, width: int, names: Sequence[str] | None, source: s
     raise TriplesError(f"there is no column {column!r}", where=source, remedy=remedy)
 
 
-def _wrong_width(width: int, expected: int, names: Sequence[str] | None, source: str) -> TriplesError:
-    listed = f" ({', '.join(map(repr, names))})" if names else ""
-    return TriplesError(width_reason(width, expected) + listed, where=source, remedy=width_remedy(width, expected))
+def find_sound(frame: pl.DataFrame) -> pl.Series:
+    """Whether each row has three labels, none of them empty or with a NUL character."""
+    labels = pl.col(FACT)
+    sound = pl.all_horizontal(labels.is_not_null(), labels != "", ~labels.str.contains("\0", literal=True))
+    return frame.select(sound.fill_null(False)).to_series()
 
 
 def width_reason(width: int, expected: int) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 from kgem.data.catalog import CATALOG, find_entry, locate
 from kgem.data.options import SPLITS, ReadOptions
 from kgem.data.streams import STDIN, split_suffix
-from kgem.data.triples import FORMATS, ReadReport, read_triples
+from kgem.data.triples import EXTENSIONS, FORMATS, ReadReport, read_triples
 from kgem.errors import ConfigError, DatasetError
 
 __all__ = ["Found", "find", "read"]
@@ -99,7 +99,9 @@ def _find_in_folder(folder: Path, options: ReadOptions) -> Found:
             ids[OPENKE[plain]] = path
         elif plain in OPENKE_LABELS:
             vocabularies[plain] = path
-        elif (split := ALIASES.get(_stem(path).casefold())) and _readable(plain, options):
+        elif (split := ALIASES.get(_stem(path).casefold())) and (
+            options.format or Path(plain).suffix.lower() in EXTENSIONS
+        ):
             labelled.setdefault(split, []).append(path)
     if "train" in ids and (options.format == "openke" or (options.format is None and not labelled)):
         parts = {split: folder for split in OPENKE.values() if split in ids}
@@ -132,12 +134,6 @@ def _refuse_options(name: str, options: ReadOptions) -> None:
             where=name,
             remedy=f"leave out {', '.join(f'--{option}' for option in given)}, or give the path of a file or folder",
         )
-
-
-def _readable(name: str, options: ReadOptions) -> bool:
-    """Whether the name of a file says its format, unless the caller does."""
-    known = {extension for form in FORMATS.values() for extension in form.extensions}
-    return options.format is not None or Path(name).suffix.lower() in known
 
 
 def _stem(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kgem.data.dataset import SPLITS, Dataset, IntArray, LongArray
+from kgem.data.dataset import SPLITS, Dataset, IntArray, LongArray, first_places
 from kgem.data.index import distinct, fact_keys
 from kgem.data.leakage import Leakage, find_leakage
 from kgem.errors import ConfigError
@@ -55,10 +55,6 @@ class SplitReport:
     group: str
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Unseen:
@@ -87,10 +83,6 @@ class CheckReport:
     leakage: Leakage
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 def make_split(
     graph: Any,
@@ -108,8 +100,7 @@ def make_split(
     if group not in GROUPS:
         raise ConfigError(f"no grouping is called {group!r}", remedy=f"one of {', '.join(GROUPS)}")
     pooled = np.concatenate([dataset.split(s) for s in SPLITS])
-    keys = fact_keys(pooled, dataset.n_entities, dataset.n_relations)
-    once = np.sort(np.unique(keys, return_index=True)[1])
+    once = first_places(pooled, dataset.n_entities, dataset.n_relations)
     facts = pooled[once]
     wanted = _count_wanted({"valid": valid, "test": test}, len(facts))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ __all__ = [
     "RelationStats",
     "fit_cost",
     "fit_memory",
-    "frequencies",
     "graph_stats",
     "relation_categories",
 ]
@@ -78,18 +76,11 @@ class GraphStats:
     per_relation: tuple[RelationStats, ...]  # the most frequent first
     cost: FitCost
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
-
-def graph_stats(
-    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float | None = None, epochs: int = 150
-) -> GraphStats:
-    """Everything `kgem data stats` shows; the last four settings are for the cost estimate."""
+def graph_stats(dataset: Dataset, *, dim: int = 100, gflops: float | None = None, epochs: int = 150) -> GraphStats:
+    """Everything `kgem data stats` shows; the last three settings are for the cost estimate."""
     rows = _per_relation(dataset)
     index = dataset.query_index
-    entity, relation = frequencies(dataset)
     return GraphStats(
         name=dataset.name,
         entities=dataset.n_entities,
@@ -98,8 +89,8 @@ def graph_stats(
         augmented_facts=2 * len(dataset.train),
         queries=len(index),
         facts_per_query=2 * len(dataset.train) / len(index),
-        entity_frequency=_quantiles(entity),
-        relation_frequency=_quantiles(relation),
+        entity_frequency=_quantiles(dataset.entity_counts),
+        relation_frequency=_quantiles(dataset.relation_counts),
         categories={
             name: {
                 "relations": sum(row.category == name for row in rows),
@@ -108,13 +99,8 @@ def graph_stats(
             for name in CATEGORIES
         },
         per_relation=rows,
-        cost=fit_cost(dataset, dim=dim, complex_space=complex_space, gflops=gflops, epochs=epochs),
+        cost=fit_cost(dataset, dim=dim, gflops=gflops, epochs=epochs),
     )
-
-
-def frequencies(dataset: Dataset) -> tuple[LongArray, LongArray]:
-    """Fig. 1: training facts per entity (N_e,) and per relation (N_r,), the most frequent first."""
-    return np.sort(dataset.entity_counts)[::-1], np.sort(dataset.relation_counts)[::-1]
 
 
 def fit_cost(

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -29,8 +30,8 @@ class Codec:
     """A compression: how its files begin, how to read and to write them."""
 
     magic: bytes
-    reader: Callable[[IO[bytes]], IO[bytes]]
-    writer: Callable[[IO[bytes]], IO[bytes]]
+    reader: Callable[[IO[bytes]], Any]  # these give streams of bytes, too
+    writer: Callable[[IO[bytes]], Any]
 
 
 class _ZstdStream(io.RawIOBase):
@@ -67,35 +68,19 @@ class _ZstdStream(io.RawIOBase):
         return True
 
 
-def _zstd_reader(raw: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(_ZstdStream(raw))
-
-
-def _zstd_writer(raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", zstandard.ZstdCompressor(write_checksum=True).stream_writer(raw, closefd=False))
-
-
-def _gzip_reader(raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="rb"))
-
-
-def _gzip_writer(raw: IO[bytes]) -> IO[bytes]:
-    # No time and no name inside: equal facts give equal files.
-    return cast("IO[bytes]", gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0))
-
-
-def _xz_reader(raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", lzma.LZMAFile(raw, "rb"))
-
-
-def _xz_writer(raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", lzma.LZMAFile(raw, "wb"))
-
-
 CODECS: dict[str, Codec] = {
-    ".gz": Codec(b"\x1f\x8b", _gzip_reader, _gzip_writer),
-    ".xz": Codec(b"\xfd7zXZ\x00", _xz_reader, _xz_writer),
-    ".zst": Codec(b"\x28\xb5\x2f\xfd", _zstd_reader, _zstd_writer),
+    ".gz": Codec(
+        b"\x1f\x8b",
+        gzip.open,
+        # No time and no name inside: equal facts give equal files.
+        lambda raw: gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0),
+    ),
+    ".xz": Codec(b"\xfd7zXZ\x00", lzma.LZMAFile, partial(lzma.LZMAFile, mode="wb")),
+    ".zst": Codec(
+        b"\x28\xb5\x2f\xfd",
+        lambda raw: io.BufferedReader(_ZstdStream(raw)),
+        lambda raw: zstandard.ZstdCompressor(write_checksum=True).stream_writer(raw, closefd=False),
+    ),
 }
 
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from kgem.data.formats import delimited, frames, openke, parquet, rdf
 from kgem.data.options import FACT, SPLITS, ReadOptions
-from kgem.data.rows import Intake, Problem, ReadReport, Triples, Unit
+from kgem.data.rows import Intake, Problem, ReadReport, Triples, Unit, find_sound
 from kgem.data.streams import STDIN, Source, split_suffix
 from kgem.errors import TriplesError
 
@@ -49,23 +49,22 @@ FORMATS: dict[str, Format] = {
     "rdf": Format((".rdf", ".owl", ".xml"), rdf.read_rdf, rdf.write_rdf, has_literals=True),
     "openke": Format((".openke",), openke.read_openke, openke.write_openke, is_folder=True),
 }
+EXTENSIONS = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
 
 
 def guess_format(path: str | Path) -> str:
     """The format by the extension, whatever the compression; standard input is TSV."""
     if str(path) == STDIN:
         return "tsv"
-    extension = Path(split_suffix(str(path))[0]).suffix.lower()
-    for name, form in FORMATS.items():
-        if extension in form.extensions:
-            return name
+    extension = _extension(path)
+    if extension in EXTENSIONS:
+        return EXTENSIONS[extension]
     if Path(path).is_dir():
         if openke.holds_openke(Path(path)):
             return "openke"
         remedy = "give a file of facts, or a folder with train2id.txt, entity2id.txt and relation2id.txt"
         raise TriplesError("is a folder, and not one of OpenKE's", where=str(path), remedy=remedy)
-    known = ", ".join(extension for form in FORMATS.values() for extension in form.extensions)
-    remedy = f"name the format ({', '.join(FORMATS)}) or use a known extension: {known}"
+    remedy = f"name the format ({', '.join(FORMATS)}) or use a known extension: {', '.join(EXTENSIONS)}"
     raise TriplesError(f"the extension {extension!r} is unknown", where=str(path), remedy=remedy)
 
 
@@ -126,10 +125,8 @@ def write_triples(
 
 def _find_format(name: str | None, source: Source, writing: bool = False) -> Format:
     if name is None:
-        if source.path is None and not any(source.name.lower().endswith(e) for e in _endings()):
-            name = "tsv"
-        else:
-            name = guess_format(source.name)
+        nameless = source.path is None and _extension(source.name) not in EXTENSIONS
+        name = "tsv" if nameless else guess_format(source.name)
     if name not in FORMATS:
         raise TriplesError(f"no format is called {name!r}", remedy=f"one of {', '.join(FORMATS)}")
     form = FORMATS[name]
@@ -139,9 +136,8 @@ def _find_format(name: str | None, source: Source, writing: bool = False) -> For
     return form
 
 
-def _endings() -> list[str]:
-    plain = [extension for form in FORMATS.values() for extension in form.extensions]
-    return [extension + suffix for extension in plain for suffix in ("", ".gz", ".xz", ".zst")]
+def _extension(path: str | Path) -> str:
+    return Path(split_suffix(str(path))[0]).suffix.lower()
 
 
 def _check_facts(frame: pl.DataFrame, target: str) -> pl.DataFrame:
@@ -151,14 +147,11 @@ def _check_facts(frame: pl.DataFrame, target: str) -> pl.DataFrame:
         what = f"cannot write a frame with the columns {', '.join(map(repr, frame.columns))}"
         raise TriplesError(what, where=target, remedy="it needs head, relation, tail and at most one more")
     facts = frame.select(*FACT, *(name for name in frame.columns if name not in FACT)).cast(pl.String)
-    labels = pl.col(FACT)
-    bad = facts.select(
-        pl.any_horizontal(labels.is_null(), labels == "", labels.str.contains("\0", literal=True))
-    ).to_series()
     if not len(facts):
         raise TriplesError("there are no facts to write", where=target, remedy="give at least one")
-    if bad.any():
-        row = int(bad.arg_true()[0]) + 1
+    bad = (~find_sound(facts)).arg_true()
+    if len(bad):
+        row = int(bad[0]) + 1
         what = f"row {row} has a label that is empty or has a NUL character"
         raise TriplesError(what, where=target, remedy="give each fact three labels")
     return facts

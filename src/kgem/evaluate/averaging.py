@@ -16,16 +16,24 @@ __all__ = ["AverageScorer", "BlendScorer"]
 CHUNK = 2**14  # entities per pass where a normaliser is summed up
 
 
-class AverageScorer:
+class _Together:
+    """Several models of the same entities; `scratch` ranges of scores are needed for each query to make them one."""
+
+    scratch: int
+
+    def __init__(self, models: Sequence[Embeddings]) -> None:
+        self._scorers = [TableScorer(model) for model in models]
+        self.n_entities = models[0].n_entities
+        self.like = models[0].entities
+        scratch_bytes = self.scratch * min(CHUNK, self.n_entities) * self.like.element_size()
+        self.bytes_per_query = sum(scorer.bytes_per_query for scorer in self._scorers) + scratch_bytes
+        self.bytes_per_entity = max(scorer.bytes_per_entity for scorer in self._scorers)
+
+
+class AverageScorer(_Together):
     """Scores log( mean over samples of softmax_t f(h, r, t) ): log probabilities, already normalised."""
 
-    def __init__(self, samples: Sequence[Embeddings]) -> None:
-        self._scorers = [TableScorer(sample) for sample in samples]
-        self.n_entities = samples[0].n_entities
-        self.like = samples[0].entities
-        range_bytes = 2 * min(CHUNK, self.n_entities) * self.like.element_size()
-        self.bytes_per_query = sum(scorer.bytes_per_query for scorer in self._scorers) + range_bytes
-        self.bytes_per_entity = max(scorer.bytes_per_entity for scorer in self._scorers)
+    scratch = 2
 
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
         """For some queries: a function that writes the log probabilities of entities start..stop into a block."""
@@ -56,18 +64,10 @@ class AverageScorer:
         return torch.stack(parts).logsumexp(dim=0)
 
 
-class BlendScorer:
+class BlendScorer(_Together):
     """Scores the mean of several models' logits: the geometric mean of their probabilities, once normalised."""
 
-    def __init__(self, models: Sequence[Embeddings]) -> None:
-        self._scorers = [TableScorer(model) for model in models]
-        self.n_entities = models[0].n_entities
-        self.like = models[0].entities
-        self.bytes_per_query = sum(scorer.bytes_per_query for scorer in self._scorers) + self._range_bytes()
-        self.bytes_per_entity = max(scorer.bytes_per_entity for scorer in self._scorers)
-
-    def _range_bytes(self) -> int:
-        return min(CHUNK, self.n_entities) * self.like.element_size()
+    scratch = 1
 
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
         """For some queries: a function that writes the mean scores of entities start..stop into a block."""

@@ -90,7 +90,7 @@ class Blocks:
 
     def __init__(
         self,
-        scorer: Scorer,
+        scorer: Scorer | Embeddings,
         facts: Ints,
         memory: int = MEMORY,
         *,
@@ -99,6 +99,7 @@ class Blocks:
         tables: int = 1,
         on_progress: OnProgress | None = None,
     ) -> None:
+        scorer = TableScorer(scorer) if isinstance(scorer, Embeddings) else scorer
         self.scorer, self._facts, self._on_progress = scorer, facts, on_progress
         every = np.arange(len(facts))
         self._order, firsts = _gather_equal_queries(facts) if gather else (every, every)

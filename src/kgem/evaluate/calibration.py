@@ -19,7 +19,7 @@ import torch
 
 from kgem.data.index import QueryIndex
 from kgem.errors import FitError, InputError
-from kgem.evaluate.blocks import MEMORY, Ints, Scorer, TableScorer
+from kgem.evaluate.blocks import MEMORY, Ints, Scorer
 from kgem.evaluate.softmax import first_answers, log_loss_sums, split_competitions
 from kgem.model.embeddings import Embeddings
 
@@ -27,7 +27,6 @@ __all__ = [
     "Calibration",
     "ReliabilityCurve",
     "ece",
-    "ece_by_chance",
     "fit_temperature",
     "log_loss",
     "measure",
@@ -37,7 +36,6 @@ __all__ = [
 
 COLDEST, HOTTEST = 0.01, 100.0  # a temperature beyond says only that the scores are perfect, or worthless
 TOLERANCE = 1e-3  # the last relative step of Newton's method; the error it leaves is about its square
-DRAWS = 200  # of outcomes, to tell what ECE is due to chance
 SAMPLE = 4096  # facts that find the neighbourhood of the temperature, before all are asked
 
 Floats = npt.NDArray[np.float64]
@@ -146,14 +144,6 @@ def ece(curve: ReliabilityCurve) -> float:
     return float(np.nansum(curve.counts * np.abs(curve.confidence - curve.accuracy)) / n) if n else math.nan
 
 
-def ece_by_chance(confidences: npt.ArrayLike, rng: np.random.Generator, bins: int = 15) -> tuple[float, float]:
-    """The ECE of predictions (n,) that are right as often as they say, for so few of them: mean and 95 % quantile."""
-    values = np.asarray(confidences, dtype=np.float64).ravel()
-    drawn = (ece(reliability(values, rng.random(len(values)) < values, bins)) for _ in range(DRAWS))
-    found = np.fromiter(drawn, dtype=np.float64, count=DRAWS)
-    return float(found.mean()), float(np.quantile(found, 0.95))
-
-
 def fit_temperature(
     scorer: Scorer | Embeddings, facts: Ints, known: QueryIndex | None, *, memory: int = MEMORY
 ) -> float:
@@ -203,7 +193,7 @@ def top_answers(
     A known tail that ties with others is behind them, as in the paper's ranks. Where there are fewer answers
     than asked for, the rest have probability zero.
     """
-    scorer, beta = _to_scorer(scorer), 1 / _check_temperature(temperature)
+    beta = 1 / _check_temperature(temperature)
     facts = np.asarray(facts).reshape(-1, 3)
     top = max(1, min(top, scorer.n_entities))
     confidence = np.zeros((len(facts), top))
@@ -219,7 +209,7 @@ def _loss(
 ) -> tuple[float, float, float]:
     """The mean of -log softmax(beta * scores)[tail], and its first two derivatives by beta."""
     total = torch.zeros(3, dtype=torch.float64)
-    for part in split_competitions(_to_scorer(scorer), facts, known, memory):
+    for part in split_competitions(scorer, facts, known, memory):
         total += log_loss_sums(part, beta).cpu()
     if not bool(torch.isfinite(total).all()):
         raise FitError("some facts have a score that is not a finite number", remedy="fit the model anew")
@@ -244,10 +234,6 @@ def _find_root(slope: Callable[[float], tuple[float, float]], beta: float) -> fl
         beta = guess
         if last < TOLERANCE:
             return beta
-
-
-def _to_scorer(given: Scorer | Embeddings) -> Scorer:
-    return TableScorer(given) if isinstance(given, Embeddings) else given
 
 
 def _check_temperature(temperature: float) -> float:

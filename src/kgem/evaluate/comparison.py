@@ -71,14 +71,7 @@ def rank_facts(
         raise InputError(f"{data.name} has no facts in {split}", remedy="compare on another split")
     ranks = rank(scorer, data.reciprocal(facts), data.filter_index, memory=memory, on_progress=on_progress)
     worst = ranks.of("pessimistic")
-    return summarise(worst), _fact_values(worst)
-
-
-def _fact_values(ranks: npt.NDArray[Any]) -> Floats:
-    """Ranks of facts and, below them, of their reciprocals (2n,) to mean reciprocal ranks (n,)."""
-    sides: Floats = (1.0 / np.asarray(ranks, dtype=np.float64)).reshape(2, -1)
-    mean: Floats = sides.mean(axis=0)
-    return mean
+    return summarise(worst), (1.0 / worst.astype(np.float64)).reshape(2, -1).mean(axis=0)
 
 
 def compare_values(

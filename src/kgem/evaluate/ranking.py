@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from kgem.data.index import QueryIndex
-from kgem.evaluate.blocks import MEMORY, Block, Blocks, Ints, OnProgress, Scorer, TableScorer, Targets
+from kgem.evaluate.blocks import MEMORY, Block, Blocks, Ints, OnProgress, Scorer, Targets
 from kgem.model.embeddings import Embeddings
 
 __all__ = ["MEMORY", "OnProgress", "Ranks", "Scorer", "rank"]
@@ -61,8 +61,6 @@ def rank(
 
     `facts` (n, 3) hold reciprocal ids for head queries; on_progress hears (queries done, of all).
     """
-    if isinstance(scorer, Embeddings):
-        scorer = TableScorer(scorer)
     facts = np.asarray(facts).reshape(-1, 3)
     above = np.zeros((2, len(facts)), dtype=np.int64)  # strictly higher, at least as high
     blocks = Blocks(scorer, facts, memory, on_progress=on_progress)

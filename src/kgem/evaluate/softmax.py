@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kgem.data.index import QueryIndex
 from kgem.evaluate.blocks import Block, Blocks, Ints, OnProgress, Scorer, Targets
+from kgem.model.embeddings import Embeddings
 
 __all__ = ["Competition", "first_answers", "log_loss_sums", "log_probabilities", "split_competitions"]
 
@@ -124,7 +125,11 @@ class Competition:
 
 
 def split_competitions(
-    scorer: Scorer, facts: Ints, known: QueryIndex | None, memory: int, on_progress: OnProgress | None = None
+    scorer: Scorer | Embeddings,
+    facts: Ints,
+    known: QueryIndex | None,
+    memory: int,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[Competition]:
     """The facts in parts whose scores fit into memory, each query in one part only."""
     for block in Blocks(scorer, facts, memory, on_progress=on_progress):

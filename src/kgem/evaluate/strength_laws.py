@@ -12,8 +12,6 @@ from kgem.errors import InputError
 
 __all__ = ["ProportionalFit", "fit_strengths"]
 
-Floats = npt.NDArray[np.float64]
-
 
 class ProportionalFit(NamedTuple):
     """Least squares in log space: lambda = c * n (Eq. 6), and lambda = scale * n^slope."""
@@ -25,17 +23,6 @@ class ProportionalFit(NamedTuple):
 
 def fit_strengths(strengths: npt.ArrayLike, counts: npt.ArrayLike) -> ProportionalFit:
     """How strengths follow frequency; a symbol that training never shows counts once, as in Eq. 6."""
-    x, y = _logs(strengths, counts)
-    distance = x - x.mean()
-    spread = float(distance @ distance)
-    slope = float(distance @ y) / spread if spread > 0 else math.nan
-    return ProportionalFit(
-        c=math.exp(float((y - x).mean())), slope=slope, scale=math.exp(float(y.mean() - slope * x.mean()))
-    )
-
-
-def _logs(strengths: npt.ArrayLike, counts: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """log n and log lambda."""
     lam, n = np.asarray(strengths, dtype=np.float64), np.asarray(counts, dtype=np.float64)
     if lam.shape != n.shape or lam.ndim != 1 or not len(lam):
         raise InputError(
@@ -44,4 +31,10 @@ def _logs(strengths: npt.ArrayLike, counts: npt.ArrayLike) -> tuple[Floats, Floa
         )
     if not bool((np.isfinite(lam) & (lam > 0)).all()):
         raise InputError("a strength is not a positive number", remedy="strengths are above zero and finite")
-    return np.log(np.maximum(n, 1)), np.log(lam)
+    x, y = np.log(np.maximum(n, 1)), np.log(lam)
+    distance = x - x.mean()
+    spread = float(distance @ distance)
+    slope = float(distance @ y) / spread if spread > 0 else math.nan
+    return ProportionalFit(
+        c=math.exp(float((y - x).mean())), slope=slope, scale=math.exp(float(y.mean() - slope * x.mean()))
+    )

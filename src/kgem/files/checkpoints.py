@@ -42,7 +42,7 @@ class Checkpoints:
         write_store(self._generation(step), tensors, documents, kind=KIND, version=VERSION)
         steps = self.steps()
         for unwanted in set(steps).difference([s for s in steps if s <= step][-KEPT:]):
-            self._remove(unwanted)
+            self.remove(unwanted)
 
     def load_newest(self) -> tuple[Store, list[str]] | None:
         """The newest good checkpoint and a warning for each damaged one passed over; None if none was saved."""
@@ -70,11 +70,12 @@ class Checkpoints:
                 clear_leftovers(self.folder)
             for step in self.steps():
                 if step in self._damaged or not is_store(self._generation(step)):
-                    self._remove(step)
+                    self.remove(step)
         self._damaged.clear()
 
-    def _remove(self, step: int) -> None:
-        with contextlib.suppress(OSError):  # that an old one stays a while is no reason to end a run
+    def remove(self, step: int) -> None:
+        """Remove a checkpoint if that can be: that an old one stays a while is no reason to end a run."""
+        with contextlib.suppress(OSError):
             remove_folder(self._generation(step))
 
     def _generation(self, step: int) -> Path:

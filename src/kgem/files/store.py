@@ -22,7 +22,7 @@ from kgem.files.atomic import is_at, locate, replace_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FileRecord", "Manifest", "Store", "hash_file", "is_store", "kgem_version", "read_store", "write_store"]
+__all__ = ["Manifest", "Store", "hash_file", "is_store", "kgem_version", "read_kind", "read_store", "write_store"]
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 TENSORS, DOCUMENT = ".safetensors", ".json"
@@ -96,6 +96,14 @@ def read_store(folder: Path, *, kind: str, version: int) -> Store:
 def is_store(folder: Path) -> bool:
     """Whether the folder says that it is a store; nothing is checked."""
     return (folder / MANIFEST).is_file()
+
+
+def read_kind(folder: Path) -> str | None:
+    """What the folder says it is a store of, if it is one; nothing is checked."""
+    try:
+        return str(json.loads((folder / MANIFEST).read_bytes())["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kgem.answer.predict import Answer
     from kgem.evaluate.metrics import Metrics
 
-__all__ = ["METRICS", "answer_ranges", "metric_cells", "percent", "percent_range", "pluralise"]
+__all__ = ["METRICS", "answer_ranges", "list_some", "metric_cells", "percent", "pluralise"]
 
 METRICS = ("MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks")  # what `metric_cells` gives
 
 
-def pluralise(number: int, what: str) -> str:
+def pluralise(number: int, one: str, many: str | None = None) -> str:
     """1 epoch, 2 epochs."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def list_some(names: Sequence[str], most: int) -> str:
+    """The first of the names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def percent(share: float) -> str:
@@ -25,16 +32,11 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.0005 else "< 0.1%"
 
 
-def percent_range(low: float, high: float) -> str:
-    """An interval of a probability."""
-    return _range(percent(low), percent(high))
-
-
 def answer_ranges(answer: Answer) -> tuple[str, str]:
     """The intervals of an answer's probability and of its rank; empty where the model has no posterior."""
     if answer.low is None or answer.high is None or answer.rank_low is None or answer.rank_high is None:
         return "", ""
-    return percent_range(answer.low, answer.high), _range(f"{answer.rank_low:,}", f"{answer.rank_high:,}")
+    return _range(percent(answer.low), percent(answer.high)), _range(f"{answer.rank_low:,}", f"{answer.rank_high:,}")
 
 
 def metric_cells(metrics: Metrics) -> list[str]:

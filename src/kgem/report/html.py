@@ -115,14 +115,11 @@ def tiles(numbers: Mapping[str, tuple[str, str]]) -> str:
     return f'<dl class="tiles">{"".join(each)}</dl>'
 
 
-def assemble_page(
-    title: str, lead: str, head: str, sections: Sequence[Section], footer: str, *, wide: bool = False
-) -> str:
-    """The whole page; `title` is text, the rest is HTML. A `wide` one is for tables with many columns."""
+def assemble_page(title: str, lead: str, head: str, sections: Sequence[Section], footer: str) -> str:
+    """The whole page; `title` is text, the rest is HTML."""
     template = Template(resources.files("kgem.report").joinpath(_TEMPLATE).read_text(encoding="utf-8"))
     pieces: dict[str, Any] = {
         "title": esc(f"{title} · kgem report"),
-        "kind": "wide" if wide else "",
         "heading": esc(title),
         "lead": lead,
         "tiles": head,

@@ -112,20 +112,12 @@ def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str
     ]
     if model.validation:
         rows = [
-            [esc(_MODES[mode]) + (tag("used") if mode == chosen else ""), f"{model.validation[mode]:.3f}"]
-            for mode in MODES
+            [esc(f"{mode}: {what}") + (tag("used") if mode == chosen else ""), f"{model.validation[mode]:.3f}"]
+            for mode, what in MODES.items()
             if mode in model.validation
         ]
         parts.append(f"<h3>By mode, on validation</h3>{card(table(['mode', 'MRR'], rows))}")
     return "".join(parts)
-
-
-_MODES = {
-    "point": "point: the re-trained tables",
-    "mean": "mean: the means of q",
-    "bayes": "bayes: probabilities averaged over q",
-    "blend": "blend: point and mean together",
-}
 
 
 def render_calibration(calibration: Calibration, mode: str, split: str) -> str:

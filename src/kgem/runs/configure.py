@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kgem.config import Config
 from kgem.errors import ConfigError
 from kgem.model.scores import get_score
-from kgem.settings import describe_allowed
+from kgem.settings import SECTIONS, describe_allowed
 from kgem.train.optimizer import OPTIMIZERS
 from kgem.train.phases import PHASES
 
@@ -32,7 +32,7 @@ def configure(config: Config | None, overrides: Mapping[str, Any]) -> Config:
                     f"{section!r} of {key!r} is a setting, not a section", remedy="settings are those of kgem.Config"
                 )
         if sections and not place:
-            raise ConfigError(f"there is no section {'.'.join(sections)!r}", remedy=f"one of {_sections(content)}")
+            raise ConfigError(f"there is no section {'.'.join(sections)!r}", remedy=f"one of {', '.join(SECTIONS)}")
         both = isinstance(value, Mapping) and isinstance(place.get(name), dict)
         place[name] = {**place[name], **value} if both else value
     try:
@@ -41,14 +41,12 @@ def configure(config: Config | None, overrides: Mapping[str, Any]) -> Config:
         raise _explain(error) from error
     get_score(changed.model.score)
     for phase in PHASES:
-        _check_optimizer(f"{phase}.optimizer", getattr(changed, phase).optimizer)
+        name = getattr(changed, phase).optimizer
+        if name not in OPTIMIZERS:
+            what = f"{phase}.optimizer = {name!r}: there is no such optimiser"
+            raise ConfigError(what, remedy=f"one of {', '.join(OPTIMIZERS)}")
     check_device(changed.device)
     return changed
-
-
-def _check_optimizer(setting: str, name: str) -> None:
-    if name not in OPTIMIZERS:
-        raise ConfigError(f"{setting} = {name!r}: there is no such optimiser", remedy=f"one of {', '.join(OPTIMIZERS)}")
 
 
 def _explain(error: ValidationError) -> ConfigError:
@@ -56,7 +54,7 @@ def _explain(error: ValidationError) -> ConfigError:
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        known = [f"{s}.{k}" for s, v in Config().model_dump().items() for k in (v if isinstance(v, dict) else ())]
+        known = [f"{section}.{key}" for section, kind in SECTIONS.items() for key in kind.model_fields]
         near = difflib.get_close_matches(name, [*known, *Config.model_fields], n=3)
         remedy = f"did you mean {', '.join(near)}?" if near else "settings are those of kgem.Config"
         return ConfigError(f"there is no setting {name!r}", remedy=remedy)
@@ -74,7 +72,3 @@ def check_device(device: str) -> None:
         raise ConfigError(
             f"the device {device!r} cannot be used here", remedy="cpu, or cuda where there is a GPU"
         ) from error
-
-
-def _sections(content: Mapping[str, Any]) -> str:
-    return ", ".join(name for name, value in content.items() if isinstance(value, dict))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def fit_in_memory(
     """A fit from its start to a model, with nothing on disk."""
     with ExitStack() as stack:
         threads = stack.enter_context(use_threads(config.run.threads))
-        board = None if tensorboard is None else stack.enter_context(TensorBoard(tensorboard))
+        board = None if tensorboard is None else stack.enter_context(closing(TensorBoard(tensorboard)))
         fit = start_fit(prepared, record_threads(config, threads))
         for phase, record in fit.epochs():
             if board is not None:
@@ -99,7 +99,7 @@ def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> 
     made, report = make_split(replace(graph, test=given[:0], extra={}), valid, 0.0 if len(given) else test, seed)
     if len(given):
         made = replace(made, test=given)
-    return Prepared(made, {"seed": seed, **report.to_dict()})
+    return Prepared(made, {"seed": seed, **asdict(report)})
 
 
 def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float) -> Model:

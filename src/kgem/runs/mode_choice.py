@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
-from kgem.data.dataset import IntArray, LongArray
+from kgem.data.dataset import IntArray, QueryIndex
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.ranking import Scorer
 from kgem.evaluate.validation import filtered_mrr, pick_facts
@@ -43,22 +44,19 @@ class _KeptScores:
     def __init__(self, scorer: Scorer, facts: IntArray, n_relations: int) -> None:
         self.n_entities, self.like = scorer.n_entities, scorer.like
         self.bytes_per_query = self.bytes_per_entity = 0
-        self._n_relations = n_relations
-        self._keys = np.unique(self._key(facts[:, 0], facts[:, 1]))
-        self._scores = self.like.new_empty(len(self._keys), self.n_entities)
+        self._index = QueryIndex.build(facts, self.n_entities, n_relations)
+        self._scores = self.like.new_empty(len(self._index), self.n_entities)
         step = max(1, BLOCK_CELLS // self.n_entities)
-        for start in range(0, len(self._keys), step):
-            part = self._keys[start : start + step]
-            heads, relations = (torch.from_numpy(ids).to(self.like.device) for ids in np.divmod(part, n_relations))
-            write = scorer.prepare(heads, relations)
-            write(0, self.n_entities, self._scores[start : start + step])
+        for start in range(0, len(self._index), step):
+            here = slice(start, start + step)
+            heads, relations = (self._put(ids[here]) for ids in (self._index.heads, self._index.relations))
+            scorer.prepare(heads, relations)(0, self.n_entities, self._scores[here])
 
-    def _key(self, heads: Any, relations: Any) -> LongArray:
-        return np.asarray(heads, dtype=np.int64) * self._n_relations + np.asarray(relations, dtype=np.int64)
+    def _put(self, ids: npt.NDArray[np.integer[Any]]) -> Tensor:
+        return torch.from_numpy(ids.astype(np.int64)).to(self.like.device)
 
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
-        rows = np.searchsorted(self._keys, self._key(heads.cpu().numpy(), relations.cpu().numpy()))
-        places = torch.from_numpy(rows).to(self.like.device)
+        places = self._put(self._index.find(heads.cpu().numpy(), relations.cpu().numpy()))
 
         def write(start: int, stop: int, block: Tensor) -> None:
             block.copy_(self._scores[places, start:stop])

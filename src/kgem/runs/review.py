@@ -163,7 +163,9 @@ class Review:
                 if file != self._file or state.st_size < self._read:  # another file has taken its place
                     self._forget()
                     self._file = file
-                fresh = _read_from(handle, self._read)
+                with open(handle, "rb", closefd=False) as log:
+                    log.seek(self._read)
+                    fresh = log.read()
         except FileNotFoundError:
             return self._forget()
         except OSError as error:
@@ -254,11 +256,3 @@ def _unescape(found: re.Match[str]) -> str:
 def _write(handle: int, content: bytes) -> None:
     while content:
         content = content[os.write(handle, content) :]
-
-
-def _read_from(handle: int, start: int) -> bytes:
-    pieces = []
-    while piece := os.pread(handle, 2**20, start):
-        pieces.append(piece)
-        start += len(piece)
-    return b"".join(pieces)

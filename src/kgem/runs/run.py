@@ -17,23 +17,22 @@ import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
-from torch import Tensor
 
-from kgem.answer.artifact import graph_documents, graph_tensors, read_graph
+from kgem.answer.artifact import explain_damage, graph_documents, graph_tensors, read_graph
 from kgem.answer.model import Model, load
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
 from kgem.files.atomic import remove_folder, write_file
 from kgem.files.checkpoints import Checkpoints
-from kgem.files.locks import RunLock
-from kgem.files.store import MANIFEST, Store, is_store, read_store, write_store
+from kgem.files.locks import lock_run
+from kgem.files.store import Store, is_store, read_kind, read_store, write_store
 from kgem.runs.fitting import Prepared, finish, start_fit
 from kgem.runs.tensorboard import TensorBoard, numbers_of
 from kgem.settings import differences, read_toml, to_toml
@@ -45,26 +44,15 @@ from kgem.train.warm_start import WarmStart
 __all__ = ["Run", "check_free", "discard", "find_origin", "is_run", "read_log"]
 
 KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
-CONFIG, GRAPH, LOG_FILE, CHECKPOINTS, MODEL, REPORT, BOARD = (
-    "config.toml",
-    "graph",
-    "log.jsonl",
-    "checkpoints",
-    "model",
-    "report.html",
-    "tensorboard",
-)
+CONFIG, GRAPH, LOG_FILE, CHECKPOINTS = "config.toml", "graph", "log.jsonl", "checkpoints"
+MODEL, REPORT, BOARD = "model", "report.html", "tensorboard"
 WARM = "warm/"  # before the names of the tables that a run goes on from
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
-LENGTHS = (
-    {f"{phase}.epochs" for phase in PHASES}
-    | {
-        f"{phase}.{name}"
-        for phase in ("pretrain", "retrain")
-        for name in ("trial_epochs", "final_epochs", "candidates")
-    }
-    | {"pretrain.extensions"}
-)  # what a time budget chooses
+LENGTHS = {  # what a time budget chooses
+    *(f"{phase}.epochs" for phase in PHASES),
+    *(f"{race}.{name}" for race in ("pretrain", "retrain") for name in ("trial_epochs", "final_epochs", "candidates")),
+    "pretrain.extensions",
+}
 _UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves
 
 LOG = logging.getLogger(__name__)
@@ -74,13 +62,13 @@ class Run:
     """A run folder that this process has for itself, from `create` or `open` until `close`."""
 
     def __init__(
-        self, folder: Path, lock: RunLock, prepared: Prepared, config: Config, saved: Store | None = None
+        self, folder: Path, held: ExitStack, prepared: Prepared, config: Config, saved: Store | None = None
     ) -> None:
         self.folder = folder
         self.prepared = prepared
         self.config = config
         self.records: list[dict[str, Any]] = list(saved.documents["log"]) if saved else []
-        self._lock = lock
+        self._held = held  # the lock, and what else is let go at the end
         self._saved = saved
         self._checkpoints = Checkpoints(folder / CHECKPOINTS)
         self._saved_at, self._saving = time.monotonic(), 0.0  # when the last one was written, how long it took
@@ -95,8 +83,8 @@ class Run:
         """A new run; one that is there gives way only with `force`, and other files never do."""
         check_free(folder, force)
         _make(folder)
-        lock = RunLock(folder).__enter__()
-        try:
+        with ExitStack() as held:
+            held.enter_context(lock_run(folder))
             check_free(folder, force)  # again: it may have been made a moment ago
             _clear(folder)
             documents = graph_documents(prepared.data) | {
@@ -107,13 +95,12 @@ class Run:
                     "update": prepared.update,
                 }
             }
-            tensors = graph_tensors(prepared.data) | _warm_tensors(prepared)
+            # With what a run goes on from in its own folder, it needs the earlier one no longer.
+            warm = {} if prepared.warm is None else prepared.warm.tensors()
+            tensors = graph_tensors(prepared.data) | {f"{WARM}{name}": tensor for name, tensor in warm.items()}
             write_store(folder / GRAPH, tensors, documents, kind=KIND, version=VERSION)
             _write_text(folder / CONFIG, to_toml(config))
-        except BaseException:
-            lock.__exit__(None, None, None)
-            raise
-        return cls(folder, lock, prepared, config)
+            return cls(folder, held.pop_all(), prepared, config)
 
     @classmethod
     def open(cls, folder: Path) -> Run:
@@ -121,23 +108,20 @@ class Run:
         if not is_store(folder / GRAPH):
             what = "is a file, not a run folder" if folder.is_file() else "there is no run in this folder"
             raise InputError(what, where=str(folder), remedy=f"begin one: kgem fit GRAPH --out {folder}")
-        lock = RunLock(folder).__enter__()
-        try:
+        with ExitStack() as held:
+            held.enter_context(lock_run(folder))
             prepared, began_with = _read_graph(folder)
-            saved = _newest(folder / CHECKPOINTS)
+            saved, warnings = Checkpoints(folder / CHECKPOINTS).load_newest() or (None, [])
+            for warning in warnings:
+                LOG.warning("%s; an older one is used", warning)
             config = _config(saved.documents["run"]["config"], folder) if saved else began_with
             _check_config(folder, config)
-        except BaseException:
-            lock.__exit__(None, None, None)
-            raise
-        return cls(folder, lock, prepared, config, saved)
+            return cls(folder, held.pop_all(), prepared, config, saved)
 
     def close(self) -> None:
         """Let others work in the folder."""
-        if self._board is not None:
-            self._board.close()
-            self._board = None
-        self._lock.__exit__(None, None, None)
+        self._board = None
+        self._held.close()
 
     def __enter__(self) -> Run:
         return self
@@ -150,6 +134,7 @@ class Run:
     def show_in_tensorboard(self) -> None:
         """Mutates: from here on epochs are written for TensorBoard as well, in a run that goes on as in a new one."""
         self._board = TensorBoard(self.folder / BOARD, len(self.records))
+        self._held.callback(self._board.close)
 
     @property
     def is_in_tensorboard(self) -> bool:
@@ -205,8 +190,7 @@ class Run:
         model = finish(result, self.prepared, config, seconds)
         model.save(self.folder / MODEL, force=True)
         for step in self._checkpoints.steps()[:-1]:
-            with suppress(OSError):
-                remove_folder(self.folder / CHECKPOINTS / f"{step:06d}")
+            self._checkpoints.remove(step)
         return model
 
     def complete(self) -> Model:
@@ -266,7 +250,7 @@ class Run:
 
 def is_run(folder: Path) -> bool:
     """Whether the folder says that it is a run folder; nothing is checked."""
-    return _manifest(folder).get("kind") == KIND
+    return read_kind(folder / GRAPH) == KIND
 
 
 def find_origin(folder: Path) -> str | None:
@@ -294,7 +278,7 @@ def check_free(folder: Path, force: bool) -> None:
 def discard(folder: Path) -> None:
     """Remove the run in this folder, if there is one; an error while another process works on it."""
     if is_run(folder):
-        with RunLock(folder):
+        with lock_run(folder):
             _clear(folder)
 
 
@@ -305,14 +289,6 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / GRAPH / MANIFEST).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _make(folder: Path) -> None:
@@ -333,22 +309,12 @@ def _clear(folder: Path) -> None:
 
 def _read_graph(folder: Path) -> tuple[Prepared, Config]:
     store = read_store(folder / GRAPH, kind=KIND, version=VERSION)
-    try:
+    with explain_damage(folder / GRAPH, "run"):
         run = store.documents["run"]
         config, update = _config(run["config"], folder), run.get("update")
-        warm = (
-            WarmStart.from_tensors(strip_prefix(WARM, store.tensors), update["age"], config.device) if update else None
-        )
+        tables = strip_prefix(WARM, store.tensors)
+        warm = WarmStart.from_tensors(tables, update["age"], config.device) if update else None
         return Prepared(read_graph(store, store.documents["dataset"]), run["split"], warm, update), config
-    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
-        where, remedy = str(folder / GRAPH), "restore the folder from a copy, or fit again"
-        raise Damaged(f"its files do not make a run: {error}", where=where, remedy=remedy) from error
-
-
-def _warm_tensors(prepared: Prepared) -> dict[str, Tensor]:
-    """What a run goes on from, so that it needs the earlier one no longer."""
-    warm = {} if prepared.warm is None else prepared.warm.tensors()
-    return {f"{WARM}{name}": tensor for name, tensor in warm.items()}
 
 
 def _config(content: Mapping[str, Any], folder: Path) -> Config:
@@ -358,16 +324,6 @@ def _config(content: Mapping[str, Any], folder: Path) -> Config:
         first = error.errors()[0]
         what = f"this kgem does not take the run's setting {'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise ArtifactError(what, where=str(folder), remedy="go on with the kgem that began the run") from error
-
-
-def _newest(folder: Path) -> Store | None:
-    found = Checkpoints(folder).load_newest()
-    if found is None:
-        return None
-    saved, warnings = found
-    for warning in warnings:
-        LOG.warning("%s; an older one is used", warning)
-    return saved
 
 
 def _check_config(folder: Path, config: Config) -> None:

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import ConfigError, InputError
@@ -24,19 +23,13 @@ LOG = logging.getLogger(__name__)
 
 def numbers_of(record: EpochRecord) -> dict[str, float | None]:
     """What an epoch amounted to, by name; what is not a finite number is None."""
-    numbers = {
-        "loss": record.loss,
-        "mrr": record.mrr,
-        "best": record.best,
-        "rate": record.rate,
-        "seconds": record.seconds,
-        **record.extra,
-    }
+    own = {name: getattr(record, name) for name in ("loss", "mrr", "best", "rate", "seconds")}
+    numbers: dict[str, float | None] = own | dict(record.extra)
     return {name: x if x is not None and math.isfinite(x) else None for name, x in numbers.items()}
 
 
 class TensorBoard:
-    """Writes a folder that `tensorboard --logdir` shows, while in its `with` block; the extra must be installed.
+    """Writes a folder that `tensorboard --logdir` shows, until it is closed; the extra must be installed.
 
     Steps are epochs, counted over all phases. A fit that goes on after `done` of them continues its curves; what was
     written of later ones is dropped. Where events can no longer be written there is a warning, and the fit goes on.
@@ -75,12 +68,6 @@ class TensorBoard:
             for kind, strengths in zip(("entities", "relations"), phases.em.strengths, strict=True):
                 logs = strengths.detach().log10().cpu()  # they span orders of magnitude
                 self._writer.add_histogram(f"em/log10 strengths of {kind}", logs, self._done)
-
-    def __enter__(self) -> TensorBoard:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Write what is still in memory."""

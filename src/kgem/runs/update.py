@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,12 @@ import polars as pl
 from kgem.answer.artifact import find_model
 from kgem.answer.model import Model
 from kgem.config import Config
-from kgem.data.dataset import SPLITS, Dataset
+from kgem.data.dataset import SPLITS, Dataset, IntArray
 from kgem.data.growth import Changes, grow
 from kgem.data.options import FACT, ReadOptions
 from kgem.errors import ConfigError, InputError
-from kgem.evaluate.metrics import summarise
-from kgem.evaluate.ranking import rank
-from kgem.files.store import SEAL
+from kgem.evaluate.validation import filtered_mrr
+from kgem.files.store import SEAL, hash_file
 from kgem.model.prior import Prior
 from kgem.runs.configure import configure
 from kgem.runs.fitting import OnEpoch, Prepared, fit_in_memory
@@ -81,30 +79,24 @@ def update(
 def read_delta(facts: Any, remove: Any = None, options: ReadOptions | None = None) -> Delta:
     """What a user wants to add and to remove; both may be files, folders, names, frames, and facts a review."""
     options = options or ReadOptions()
-    if isinstance(facts, str | Path) and str(facts) != "-" and is_review(Path(facts).expanduser()):
-        return _with_removals(_from_review(Path(facts).expanduser()), remove, options)
-    if facts is None:
-        return _with_removals(Delta(), remove, options)
-    frames, reports, files = _read(facts, options)
-    columns = {column for frame in frames.values() for column in frame.columns} - set(FACT)
-    warnings = tuple(f"the column {column} is not used in training" for column in sorted(columns))
-    return _with_removals(Delta(frames, None, reports, files, warnings=warnings), remove, options)
-
-
-def _with_removals(delta: Delta, remove: Any, options: ReadOptions) -> Delta:
+    delta = _read_additions(facts, options)
     if remove is None:
         return delta
     frames, reports, files = _read(remove, options)
     parts = [frame.select(FACT) for frame in frames.values()]
     parts += [] if delta.removed is None else [delta.removed]
-    return Delta(
-        added=delta.added,
-        removed=pl.concat(parts),
-        reports=(*delta.reports, *reports),
-        files={**delta.files, **files},
-        review=delta.review,
-        warnings=delta.warnings,
-    )
+    return replace(delta, removed=pl.concat(parts), reports=(*delta.reports, *reports), files={**delta.files, **files})
+
+
+def _read_additions(facts: Any, options: ReadOptions) -> Delta:
+    if facts is None:
+        return Delta()
+    if isinstance(facts, str | Path) and str(facts) != "-" and is_review(Path(facts).expanduser()):
+        return _from_review(Path(facts).expanduser())
+    frames, reports, files = _read(facts, options)
+    columns = {column for frame in frames.values() for column in frame.columns} - set(FACT)
+    warnings = tuple(f"the column {column} is not used in training" for column in sorted(columns))
+    return Delta(frames, None, reports, files, warnings=warnings)
 
 
 def _read(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFrame], tuple[ReadReport, ...], dict[str, str]]:
@@ -115,12 +107,7 @@ def _read(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFrame], t
         return {split: source.frame(split) for split in SPLITS if len(source.split(split))}, (), {}
     found = find(source, options)
     frames, reports = read(found)
-    return frames, tuple(reports.values()), {str(path): _sha256(path) for path in found.files.values()}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return frames, tuple(reports.values()), {str(path): hash_file(path) for path in found.files.values()}
 
 
 def _from_review(path: Path) -> Delta:
@@ -136,7 +123,7 @@ def _from_review(path: Path) -> Delta:
     return Delta(
         added={"train": pl.DataFrame(accepted, schema, orient="row")},
         removed=pl.DataFrame(rejected, schema, orient="row"),
-        files={str(path): _sha256(path)},
+        files={str(path): hash_file(path)},
         review=counts,
         warnings=review.problems,
     )
@@ -160,8 +147,12 @@ def plan_update(
         model.data, data, model.point.tables(), model.posterior, model.learned, prior, _age(model.provenance)
     )
     warm = WarmStart.from_tensors(warm.tensors(), warm.epochs, config.device)
+    source = {"graph_sha256": model.data.content_hash}
+    if folder is not None:
+        seal = (find_model(folder) / SEAL).read_text(encoding="ascii").split()[0]
+        source |= {"folder": str(folder), "manifest_sha256": seal}
     document = {
-        "from": _source(model, folder),
+        "from": source,
         "files": dict(delta.files),
         "age": warm.epochs,
         "changes": changes.to_dict(),
@@ -212,14 +203,6 @@ def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
     return chosen
 
 
-def _source(model: Model, folder: Path | None) -> dict[str, str]:
-    source = {"graph_sha256": model.data.content_hash}
-    if folder is not None:
-        seal = (find_model(folder) / SEAL).read_text(encoding="ascii").split()[0]
-        source |= {"folder": str(folder), "manifest_sha256": seal}
-    return source
-
-
 def _before(model: Model, grown: Dataset, changes: Changes) -> dict[str, dict[str, float]]:
     """Filtered MRR of the model on the held-out facts that stay, by split."""
     before = {}
@@ -232,9 +215,8 @@ def _before(model: Model, grown: Dataset, changes: Changes) -> dict[str, dict[st
     return before
 
 
-def _mrr(model: Model, facts: Any) -> float:
-    ranks = rank(model.scorer(), model.data.reciprocal(facts), model.data.filter_index)
-    return summarise(ranks.of("pessimistic")).mrr
+def _mrr(model: Model, facts: IntArray) -> float:
+    return filtered_mrr(model.scorer(), model.data.reciprocal(facts), model.data)
 
 
 def same_questions(model: Model) -> dict[str, dict[str, float]]:

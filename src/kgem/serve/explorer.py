@@ -17,13 +17,14 @@ from kgem.answer.labels import LabelSearch
 from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
+from kgem.answer.predict import Query
 from kgem.answer.questions import good_questions
 from kgem.data.dataset import SPLITS
 from kgem.data.index import Vocabulary
 from kgem.data.stats import relation_categories
 from kgem.errors import InputError
+from kgem.evaluate.blocks import OnProgress
 from kgem.evaluate.metrics import Evaluation
-from kgem.evaluate.ranking import OnProgress
 from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
 from kgem.report.history import find_run
@@ -63,11 +64,7 @@ class Explorer:
             for query in good_questions(model.scorer(), model.data, EXAMPLES)
         ]
         self._predict: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_prediction)
-        self._view: Callable[..., Document] = lru_cache(REMEMBERED)(
-            lambda label, limit: entity_view(
-                model.mode_scorer(), model.strengths.entities.array, label, facts=limit
-            ).to_dict()
-        )
+        self._view: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_view)
         self._strengths: Callable[[int], Document] = lru_cache(4)(self._compute_strengths)
         candidates = model.candidates
         _ = data.filter_index, model.samples, model.strengths  # before anybody waits
@@ -112,19 +109,15 @@ class Explorer:
             item["category"] = str(self._categories[self.model.data.relations.id(item["label"])])
         return found
 
-    def predict(
-        self, head: str | None, relation: str | None, tail: str | None, top: int, new_only: bool, mode: str
-    ) -> Document:
+    def predict(self, question: Query, top: int, new_only: bool, mode: str) -> Document:
         """The answers to a question."""
-        self._check_labels(head, relation, tail)
-        return self._predict(head, relation, tail, top, new_only, self.model.resolve(mode))
+        self._check_labels(*question)
+        return self._predict(question, top, new_only, self.model.resolve(mode))
 
-    def _compute_prediction(
-        self, head: str | None, relation: str | None, tail: str | None, top: int, new_only: bool, mode: str
-    ) -> Document:
+    def _compute_prediction(self, question: Query, top: int, new_only: bool, mode: str) -> Document:
         sampled = self.model.n_samples * self.model.data.n_relations * self.model.data.n_entities
-        uncertainty = relation is not None or sampled <= SAMPLED_SCORES
-        return self.model.predict(head, relation, tail, top, new_only, mode, uncertainty).to_dict()
+        uncertainty = question.relation is not None or sampled <= SAMPLED_SCORES
+        return self.model.predict(*question, top, new_only, mode, uncertainty).to_dict()
 
     def entity(self, label: str, limit: int) -> Document:
         """One entity as a whole."""

@@ -46,12 +46,8 @@ LOG = logging.getLogger(__name__)
 
 def is_loopback(host: str) -> bool:
     """Whether an address or name is this machine's own and reached by nobody else."""
-    if host.casefold() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    address = _parse_address(host)
+    return host.casefold() == "localhost" if address is None else address.is_loopback
 
 
 def may_host(names: Iterable[str] = (), *, remote: bool = False) -> Callable[[str], bool]:
@@ -67,17 +63,16 @@ def may_host(names: Iterable[str] = (), *, remote: bool = False) -> Callable[[st
         if not found:
             return False
         host = found[1].casefold()
-        return is_loopback(host) or host in known or (remote and _is_address(host))
+        return is_loopback(host) or host in known or (remote and _parse_address(host) is not None)
 
     return may
 
 
-def _is_address(host: str) -> bool:
+def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(host.strip("[]"))
+        return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 class Guard:
@@ -107,9 +102,8 @@ class Guard:
             LOG.exception("an error that kgem did not expect, at %s", scope["path"])
             if begun:
                 raise
-            await reply_error(500, "internal", "an error that kgem did not expect", "please report it")(
-                scope, receive, say
-            )
+            answer = reply_error(500, "internal", "an error that kgem did not expect", "please report it")
+            await answer(scope, receive, say)
         return None
 
     def _check(self, scope: Scope) -> None:
@@ -171,7 +165,5 @@ def _collect_headers(scope: Scope) -> dict[str, list[str]]:
 def _list_extra_headers(message: Message) -> list[tuple[bytes, bytes]]:
     """The headers that every answer has; nothing is kept by the browser unless the answer says so."""
     there = {name.lower() for name, _ in message.get("headers", ())}
-    extra = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-    if b"cache-control" not in there:
-        extra.append((b"cache-control", b"no-store"))
-    return extra
+    extra = HEADERS if b"cache-control" in there else HEADERS | {"Cache-Control": "no-store"}
+    return [(name.lower().encode(), value.encode()) for name, value in extra.items()]

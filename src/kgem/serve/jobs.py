@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from kgem.evaluate.ranking import OnProgress
+from kgem.evaluate.blocks import OnProgress
 
 __all__ = ["Busy", "Job", "Jobs"]
 
@@ -75,7 +75,10 @@ class Jobs:
                     raise Busy
                 job = self._jobs[key] = Job(work, patient)
                 self._queue.append(key)
-                self._start()
+                if self._thread is None:
+                    # A daemon: work that gives no sign of progress must not keep the process from ending.
+                    self._thread = threading.Thread(target=self._do_all, name="kgem-jobs", daemon=True)
+                    self._thread.start()
                 self._changed.notify_all()
             self._jobs.move_to_end(key)
             self._forget_old()
@@ -95,12 +98,6 @@ class Jobs:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(patience)
-
-    def _start(self) -> None:
-        if self._thread is None:
-            # A daemon: work that gives no sign of progress must not keep the process from ending.
-            self._thread = threading.Thread(target=self._do_all, name="kgem-jobs", daemon=True)
-            self._thread.start()
 
     def _forget_old(self) -> None:
         done = [key for key, job in self._jobs.items() if job.finished.is_set()]
@@ -133,8 +130,6 @@ class Jobs:
 
         try:
             job.result = job.work(on_progress)
-        except _Stopped as error:
-            job.error = error
         except Exception as error:  # told to whoever asks for the result
             job.error = error
         finally:

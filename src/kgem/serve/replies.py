@@ -108,29 +108,22 @@ async def _handle_bad_parameter(request: Request, error: Exception) -> Response:
     if first["type"] == "json_invalid":
         return reply_error(400, "bad-request", "the body is not JSON", "send a JSON object")
     place, *names = (str(part) for part in first["loc"])
-    name = ".".join(names) or place
+    name = (".".join(names) or place)[:80]
     said = str(first["msg"]).removeprefix("Value error, ")
+    what, allowed = f"{name}: {said[0].lower()}{said[1:]}", "what is allowed"
     if first["type"] == "extra_forbidden":
-        return reply_error(
-            422, "bad-parameter", f"there is no parameter {name[:80]!r}", "see /openapi.json for those there are"
-        )
-    return reply_error(
-        422, "bad-parameter", f"{name[:80]}: {said[0].lower()}{said[1:]}", "see /openapi.json for what is allowed"
-    )
+        what, allowed = f"there is no parameter {name!r}", "those there are"
+    return reply_error(422, "bad-parameter", what, f"see /openapi.json for {allowed}")
 
 
 async def _handle_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    kinds = {404: "not-found", 405: "wrong-method"}
-    messages = {404: "there is nothing at this address", 405: f"{request.method} is not possible here"}
-    remedy = "see /openapi.json for all addresses" if error.status_code in kinds else None
-    return reply_error(
-        error.status_code,
-        kinds.get(error.status_code, "bad-request"),
-        messages.get(error.status_code, "the request makes no sense"),
-        remedy,
-        headers=error.headers,
-    )
+    addresses = "see /openapi.json for all addresses"
+    kind, message, remedy = {
+        404: ("not-found", "there is nothing at this address", addresses),
+        405: ("wrong-method", f"{request.method} is not possible here", addresses),
+    }.get(error.status_code, ("bad-request", "the request makes no sense", None))
+    return reply_error(error.status_code, kind, message, remedy, headers=error.headers)
 
 
 HANDLERS: dict[int | type[Exception], Handler] = {

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request
 from starlette.responses import Response
 
 from kgem.answer.entity import EntityView
+from kgem.answer.predict import Query as Question
 from kgem.serve import schema
 from kgem.serve.explorer import Explorer
 from kgem.serve.jobs import Job
@@ -86,8 +87,8 @@ async def relations(at: At, given: Annotated[schema.RelationParams, Query()]) ->
 @router.get("/predict", responses=describe(schema.PredictionReply, 404))
 async def predict(at: At, given: Annotated[schema.PredictParams, Query()]) -> Response:
     """The most probable answers to a question: give two of head, relation and tail."""
-    question = given.head, given.relation, given.tail
-    return reply(await at.compute(at.explorer.predict, *question, given.top, given.new_only, given.mode))
+    question = Question(given.head, given.relation, given.tail)
+    return reply(await at.compute(at.explorer.predict, question, given.top, given.new_only, given.mode))
 
 
 @router.get("/entity", responses=describe(EntityView, 404))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from kgem.answer.modes import AUTO, ModeName
 from kgem.answer.predict import Answer
 from kgem.answer.similar import Similar
 from kgem.evaluate.metrics import Evaluation, Metrics
@@ -16,7 +17,6 @@ LABEL = 4096  # characters
 TYPED = 256  # characters that somebody types to find a label
 
 SplitName = Literal["train", "valid", "test"]
-ModeName = Literal["auto", "point", "mean", "bayes", "blend"]
 DecisionName = Literal["accept", "reject", "skip"]
 Kind = Literal["missing", "doubtful"]
 # An empty field of a form is one that was not filled in: no label is empty.
@@ -45,7 +45,7 @@ class PredictParams(_Params):
     tail: Label = None
     top: Annotated[int, Field(ge=1, le=1000)] = 10
     new_only: Annotated[bool, Field(description="Leave out what the graph has already.")] = False
-    mode: ModeName = "auto"
+    mode: ModeName = AUTO
 
 
 class EntityParams(_Params):
@@ -56,7 +56,7 @@ class EntityParams(_Params):
 class SimilarParams(_Params):
     entity: GivenLabel
     top: Annotated[int, Field(ge=1, le=1000)] = 10
-    mode: ModeName = "auto"
+    mode: ModeName = AUTO
 
 
 class StrengthsParams(_Params):
@@ -80,7 +80,7 @@ class NewDecision(_Params):
     head: GivenLabel
     relation: GivenLabel
     tail: GivenLabel
-    decision: Literal["accept", "reject", "skip", "undo"]
+    decision: Literal[DecisionName, "undo"]
     kind: Kind
 
 
@@ -242,10 +242,13 @@ class CalibrationReply(BaseModel):
     curve_pairs: _Curve
 
 
-class _FactToReview(BaseModel):
+class _Fact(BaseModel):
     head: str
     relation: str
     tail: str
+
+
+class _FactToReview(_Fact):
     probability: float
     share: float | None
     side: Literal["head", "tail"]
@@ -258,10 +261,7 @@ class FactsReply(BaseModel):
     facts: list[_FactToReview]
 
 
-class _Decision(BaseModel):
-    head: str
-    relation: str
-    tail: str
+class _Decision(_Fact):
     decision: DecisionName
     kind: Kind
     time: str

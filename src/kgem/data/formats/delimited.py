@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from kgem.data.formats.pages import BOM, csv_pages, decode_rows, plain_pages
+from kgem.data.formats.pages import BOM, decode_rows, read_pages
 from kgem.data.formats.quoting import NUL_MARK, Page
 from kgem.data.options import FACT
 from kgem.data.rows import Intake, Layout, Problem, choose, width_reason, width_remedy
@@ -20,19 +20,23 @@ __all__ = ["read_csv", "read_tsv", "write_csv", "write_tsv"]
 def read_tsv(source: Source, intake: Intake) -> None:
     """Rows end with a newline, fields with a tab; quotes and '#' are letters like any other."""
     with source.open() as stream:
-        _take_pages(plain_pages(stream, intake), intake, separator="\t")
+        _take_pages(read_pages(stream, intake), intake, separator="\t")
 
 
 def read_csv(source: Source, intake: Intake) -> None:
     """Fields end with a comma; a field in double quotes may hold commas, newlines and doubled quotes."""
     with source.open() as stream:
-        _take_pages(csv_pages(stream, intake), intake, separator=",")
+        _take_pages(read_pages(stream, intake, quotes=True), intake, separator=",")
 
 
 def write_tsv(frame: pl.DataFrame, target: Path) -> None:
     """Labels as they are; a label with a tab or a line break is an error, for TSV cannot hold it."""
-    for column in frame.columns:
-        _refuse(frame, column, target)
+    for column in frame:
+        broken = column.str.contains(r"[\t\n\r]").arg_true()
+        if len(broken):
+            row = int(broken[0])
+            what = f"the {column.name} of row {row + 1} has a tab or a line break: {column[row]!r}"
+            raise TriplesError(what, where=str(target), remedy="TSV cannot hold it: write CSV or Parquet instead")
     with write_to(target) as stream:
         if frame["head"][0].startswith("\ufeff"):
             stream.write(BOM)  # a reader takes the first one away
@@ -43,14 +47,6 @@ def write_csv(frame: pl.DataFrame, target: Path) -> None:
     """Every field in quotes: nothing in a label can be taken for anything else."""
     with write_to(target) as stream:
         frame.with_columns(pl.all().fill_null("")).write_csv(stream, include_header=False, quote_style="always")
-
-
-def _refuse(frame: pl.DataFrame, column: str, target: Path) -> None:
-    broken = frame[column].str.contains(r"[\t\n\r]").arg_true()
-    if len(broken):
-        row = int(broken[0])
-        what = f"the {column} of row {row + 1} has a tab or a line break: {frame[column][row]!r}"
-        raise TriplesError(what, where=str(target), remedy="TSV cannot hold it: write CSV or Parquet instead")
 
 
 def _take_pages(pages: Iterator[Page], intake: Intake, separator: str) -> None:

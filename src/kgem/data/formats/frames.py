@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from kgem.data.options import FACT
-from kgem.data.rows import Intake, Problem, choose
+from kgem.data.rows import Intake, Problem, choose, find_sound
 from kgem.errors import TriplesError
 
 __all__ = ["is_table", "read_table", "take_frame"]
@@ -75,14 +75,11 @@ def take_frame(table: pl.DataFrame, names: list[str] | None, intake: Intake) -> 
     layout = choose(table.width, names, intake, intake.source)
     wanted = zip(layout.names, layout.places, strict=True)
     frame = pl.DataFrame([_text(table.to_series(place), name, intake) for name, place in wanted])
-    labels = pl.col(FACT)
-    good = frame.select(
-        pl.all_horizontal(labels.is_not_null(), labels != "", ~labels.str.contains("\0", literal=True))
-    ).to_series()
-    bad = (~good.fill_null(False)).arg_true()
+    good = find_sound(frame)
+    bad = (~good).arg_true()
     if len(bad):
         intake.reject((_problem(frame, int(row)) for row in bad), len(bad))
-        frame = frame.filter(good.fill_null(False))
+        frame = frame.filter(good)
     intake.keep(frame)
 
 

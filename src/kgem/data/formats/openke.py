@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from kgem.data.formats.pages import decode_rows, plain_pages
+from kgem.data.formats.pages import decode_rows, read_pages
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.data.rows import Intake, Problem
 from kgem.data.streams import CODECS, Source, split_suffix, write_to
@@ -65,7 +65,7 @@ def _need(folder: Path, name: str) -> Path:
 def _lines(path: Path, intake: Intake) -> pl.Series:
     """All lines but the count on the first, which must be true; null where not UTF-8."""
     with Source.of(path).open() as stream:
-        rows = [row for page in plain_pages(stream, intake) for row in page.rows]
+        rows = [row for page in read_pages(stream, intake) for row in page.rows]
     text = decode_rows(rows).str.strip_suffix("\r")
     count = text[0] if len(text) else None
     if count is None or not count.strip().isdecimal():

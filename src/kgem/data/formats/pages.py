@@ -11,7 +11,7 @@ from polars.exceptions import ComputeError
 from kgem.data.formats.quoting import Page, quoted_page
 from kgem.data.rows import Intake, Problem
 
-__all__ = ["BOM", "csv_pages", "decode_rows", "plain_pages"]
+__all__ = ["BOM", "decode_rows", "read_pages"]
 
 BLOCK = 1 << 24  # bytes taken in at a time
 LONGEST = 1 << 24  # bytes of one row; more is not a table of facts, and bounds the memory
@@ -30,37 +30,21 @@ def _buffers(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
     yield block, True
 
 
-def plain_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
-    """Each line is a row."""
+def read_pages(stream: IO[bytes], intake: Intake, *, quotes: bool = False) -> Iterator[Page]:
+    """Each line is a row; with `quotes`, as in CSV, a row ends with a newline that is not between quotes."""
     rest, line = b"", 1
     for block, final in _buffers(stream):
         text = rest + block if rest else block
-        end = len(text) if final else text.rfind(b"\n") + 1
-        page = Page.of_lines(text[:end], line)
-        rest, line = text[end:], line + page.n_lines
-        _bound(rest, line, intake, LONGEST)
-        yield page
-
-
-def csv_pages(stream: IO[bytes], intake: Intake) -> Iterator[Page]:
-    """A row ends with a newline that is not between quotes; blocks without quotes are split at lines."""
-    rest, line = b"", 1
-    for block, final in _buffers(stream):
-        text = rest + block if rest else block
-        if b'"' in text:
+        if quotes and b'"' in text:
             page, end = quoted_page(text, line, final, give_up=len(text) > LONGEST + BLOCK)
         else:
             end = len(text) if final else text.rfind(b"\n") + 1
             page = Page.of_lines(text[:end], line)
         rest, line = text[end:], line + page.n_lines
-        _bound(rest, line, intake, LONGEST + BLOCK if b'"' in rest else LONGEST)
+        if len(rest) > (LONGEST + BLOCK if quotes and b'"' in rest else LONGEST):
+            problem = Problem(line, f"a line of more than {LONGEST >> 20} MiB", "this is not a text file of facts")
+            raise intake.error(problem, may_skip=False)
         yield page
-
-
-def _bound(rest: bytes, line: int, intake: Intake, limit: int) -> None:
-    if len(rest) > limit:
-        problem = Problem(line, f"a line of more than {LONGEST >> 20} MiB", "this is not a text file of facts")
-        raise intake.error(problem, may_skip=False)
 
 
 def decode_rows(rows: list[bytes]) -> pl.Series:

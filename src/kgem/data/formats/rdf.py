@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 from xml.parsers import expat
@@ -16,7 +17,7 @@ from xml.parsers import expat
 import polars as pl
 import pyoxigraph as ox
 
-from kgem.data.formats.pages import BOM, plain_pages
+from kgem.data.formats.pages import BOM, read_pages
 from kgem.data.formats.quoting import Page
 from kgem.data.formats.rdf_terms import BASE, Labels, decode, entity, graph, literal, relation
 from kgem.data.options import FACT
@@ -103,7 +104,7 @@ def read_nq(source: Source, intake: Intake) -> None:
 def _read_lines(source: Source, intake: Intake, form: Any) -> None:
     batch = _Batch(intake)
     with source.open() as stream:
-        for page in plain_pages(stream, intake):
+        for page in read_pages(stream, intake):
             for start in range(0, len(page.rows), 4096):
                 _take_lines(page, start, min(start + 4096, len(page.rows)), batch, intake, form)
     batch.flush()
@@ -150,7 +151,7 @@ class _Pieces:
     """A stream handed to the parser piece by piece, so that its place is known when something is wrong."""
 
     def __init__(self, stream: IO[bytes], end: bytes) -> None:
-        self._pieces = self._split(stream, end)
+        self._pieces: Iterator[bytes] = self._split(stream, end)
         self.line, self.column = 1, 1  # where the piece handed over last begins, blanks aside
         self.nested = 0  # '<<' handed over; to be set back with each statement
         self._next = (1, 1)
@@ -170,7 +171,7 @@ class _Pieces:
         """One piece; an over-long one in several."""
         piece = next(self._pieces, b"")
         if 0 <= size < len(piece):
-            self._pieces = _chain(piece[size:], self._pieces)
+            self._pieces = chain([piece[size:]], self._pieces)
             piece = piece[:size]
         self.line, start = self._next
         self.column = start + len(piece) - len(piece.lstrip())
@@ -179,11 +180,6 @@ class _Pieces:
         newlines = piece.count(b"\n")
         self._next = (self.line + newlines, 1 if newlines else start + len(piece))
         return piece
-
-
-def _chain(piece: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    yield piece
-    yield from pieces
 
 
 class _CheckedXml(_Pieces):
