@@ -24,6 +24,14 @@ def benchmark_graphs() -> Path:
     return folder.resolve()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For what is made once for many tests: two workers, or a worker and a person, never share a cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KGEM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads or writes the user's cache, or fits tables into a terminal that a parallel worker made up."""

@@ -535,13 +535,30 @@ def on_sparse(**em: Any) -> Config:
     )
 
 
+@cache
+def pretrained_on_sparse() -> Log:
+    """All ten epochs of pre-training, which are the same whatever comes after them."""
+    log = Log()
+    log.follow(ThreePhases(SPARSE, on_sparse(), mrr_on(SPARSE, "train")), epochs=10)
+    return log
+
+
+def after_pretraining(config: Config) -> tuple[ThreePhases, Log]:
+    """A fit of the sparse graph with pre-training behind it, and the log of that."""
+    before, log = pretrained_on_sparse(), Log()
+    log.lines, log.records, log.checkpoints = before.lines.copy(), before.records.copy(), before.checkpoints.copy()
+    fit = ThreePhases(SPARSE, config, mrr_on(SPARSE, "train"))
+    tensors, numbers = before.checkpoints[-1]
+    fit.restore(tensors, json.loads(numbers))
+    return fit, log
+
+
 PAPER = {"beta": 1.0, "initial_strengths": "pretrain", "e_epochs": 25}
 
 
 @pytest.mark.parametrize("em", [PAPER, {"beta": 1.0}], ids=["paper", "optimal"])
 def test_a_collapse_is_reported_as_what_it_is(em: dict[str, Any]) -> None:
-    log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(**em, epochs=25, restarts=0), mrr_on(SPARSE, "train"))
+    fit, log = after_pretraining(on_sparse(**em, epochs=25, restarts=0))
     with pytest.raises(Collapsed, match=r"(?s)phase em: q fell back to the prior in epoch \d+ .*beta = 1.*em.beta"):
         log.follow(fit)
     assert fit.em is not None
@@ -557,8 +574,7 @@ def test_a_collapse_is_reported_as_what_it_is(em: dict[str, Any]) -> None:
 def test_the_collapse_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left alone, it ends where it was said to go: the means know nothing any more, and do not recover."""
     monkeypatch.setattr("kgem.train.stopping.Collapse.done", False)
-    log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, epochs=30), mrr_on(SPARSE, "train"))
+    fit, log = after_pretraining(on_sparse(beta=1.0, epochs=30))
     log.follow(fit)
     assert fit.em is not None
     assert log.records[9].mrr > 0.95  # type: ignore[operator]
@@ -568,8 +584,7 @@ def test_the_collapse_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_smaller_beta_is_tried_before_giving_up(caplog: pytest.LogCaptureFixture) -> None:
-    log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, restarts=2), mrr_on(SPARSE, "train"))
+    fit, log = after_pretraining(on_sparse(beta=1.0, restarts=2))
     with caplog.at_level(logging.WARNING):
         log.follow(fit)
     result = fit.result()
