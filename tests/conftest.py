@@ -14,6 +14,11 @@ from driving import run_command
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first: no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session")
 def benchmark_graphs() -> Path:
     """The folder of benchmark graphs: KGEM_DATA, or ../shared/data beside the project."""

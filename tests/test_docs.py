@@ -80,6 +80,7 @@ def run_shell(text: str, folder: Path, what: str, kgem: Kgem) -> None:
             run(["bash", "-euo", "pipefail", "-c", line], folder, what)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
 def test_every_command_and_example_works(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kgem: Kgem
