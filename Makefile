@@ -22,8 +22,8 @@ setup: $(STAMP)  ## make .venv and install kgem into it
 demo: $(STAMP)   ## fit the embedded graph through all three phases, print predictions, write a report
 	$(BIN)/kgem demo
 
-test: $(STAMP)   ## run the test suite of the library
-	$(BIN)/python -m pytest
+test: $(STAMP)   ## run the test suite of the library, in two processes of one thread each
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from kgem.cli import demo, watch
+from kgem.cli import demo, main, watch
 from kgem.cli.watch import Watch
 from kgem.config import Config
 from kgem.errors import ArtifactError
@@ -20,17 +20,33 @@ from kgem.files.store import read_store
 from kgem.report.formatting import pluralise
 from kgem.runs.run import Run, read_log
 from kgem.settings import read_toml
+from kgem.train.phases import PHASES
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]
 
 SMALL: dict[str, Any] = {
     f"{phase}.{name}": value
-    for phase in ("pretrain", "em", "retrain")
+    for phase in PHASES
     for name, value in {"epochs": 2, "patience": 50, "batch_size": 40}.items()
 } | {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.trial_epochs": 1, "run.threads": 1}
 SETTINGS = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
 EPOCHS = 2 + 2 + 4 + 2  # two finalists
+
+
+def write_graph(folder: Path) -> Path:
+    random_graph().frame("train").write_csv(folder / "graph.tsv", separator="\t", include_header=False)
+    return folder / "graph.tsv"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    """The tables of a fit that nobody stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", str(write_graph(folder)), "--out", str(folder / "run"), "-q", *SETTINGS])
+    assert not stop.value.code
+    return tables(folder / "run")
 
 
 @pytest.fixture(autouse=True)
@@ -38,13 +54,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A folder of its own to work in, with a graph that has no splits."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KGEM_DATA", raising=False)
-    random_graph().frame("train").write_csv("graph.tsv", separator="\t", include_header=False)
+    write_graph(tmp_path)
     threads = torch.get_num_threads()
     yield tmp_path
     torch.set_num_threads(threads)
 
 
-def tables(folder: str) -> dict[str, torch.Tensor]:
+def tables(folder: str | Path) -> dict[str, torch.Tensor]:
     return read_store(Path(folder) / "model", kind="kgem-model", version=1).tensors
 
 
@@ -132,9 +148,10 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, epoch: int, times: int = 1) -> No
 
 
 @pytest.mark.parametrize("epoch", [1, 3, 6])
-def test_ctrl_c_saves_and_says_how_to_go_on(kgem: Kgem, monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    kgem: Kgem, monkeypatch: pytest.MonkeyPatch, whole: dict[str, torch.Tensor], epoch: int
+) -> None:
     before = signal.getsignal(signal.SIGINT)
-    assert kgem("fit", "graph.tsv", "--out", "whole", "-q", *SETTINGS)[0] == 0
     with monkeypatch.context() as pressed:
         interrupt(pressed, epoch)
         code, out, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)
@@ -143,7 +160,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(kgem: Kgem, monkeypatch: pytest.Monk
     assert signal.getsignal(signal.SIGINT) is before
     code, _, err = kgem("resume", "a")
     assert code == 0 and f"goes on after {pluralise(epoch, 'epoch')}" in err
-    assert all(torch.equal(t, tables("whole")[name]) for name, t in tables("a").items())
+    assert tables("a").keys() == whole.keys()
+    assert all(torch.equal(t, whole[name]) for name, t in tables("a").items())
     assert len(read_log(Path("a"))) == EPOCHS
 
 
@@ -277,7 +295,7 @@ def test_force_replaces_a_run(kgem: Kgem) -> None:
 
 
 def test_the_demo_asks_about_the_world_and_replaces_itself(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "SETTINGS", {**SMALL, "pretrain.batch_size": 500, "em.batch_size": 500})
+    monkeypatch.setattr(demo, "SETTINGS", SMALL | {f"{phase}.batch_size": 500 for phase in PHASES})
     for _ in range(2):
         code, out, err = kgem("demo")
         assert code == 0, err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgem.errors import Diverged
-from kgem.train import search
+from kgem.train.driver import Fit
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]
@@ -22,14 +22,14 @@ def test_trials_that_fail_are_told_and_the_best_is_one_that_did_not(
     (tmp_path / "graph").mkdir()
     for split in ("train", "valid", "test"):
         random_graph().frame(split).write_csv(tmp_path / "graph" / f"{split}.tsv", separator="\t", include_header=False)
-    real, calls = search.Fit.epochs, iter(range(1, 3))
+    real, calls = Fit.epochs, iter(range(1, 3))
 
-    def sometimes(*given: Any) -> Any:
+    def sometimes(self: Fit, *given: Any) -> Any:
         if next(calls) <= failing:
             raise Diverged("no number")
-        return real(*given)
+        return real(self, *given)
 
-    monkeypatch.setattr(search.Fit, "epochs", sometimes)
+    monkeypatch.setattr(Fit, "epochs", sometimes)
     code, out, err = kgem("search", tmp_path / "graph", "--trials", 2, "--dim", 2, "--epochs", 1)
     assert "trial 1: " in err and "failed" in err
     if failing == 1:

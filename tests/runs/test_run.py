@@ -7,7 +7,7 @@ import logging
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +39,7 @@ SMALL: dict[str, Any] = {
 }
 EPOCHS = 3 + 3 + 2 * 2 + 2  # both finalists go on to the third epoch
 GRAPH = random_graph()
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small(**more: Any) -> Config:

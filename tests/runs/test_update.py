@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,7 @@ GRAPH = random_graph()
 PHASE = {"epochs": 2, "batch_size": 40}
 QUICK: dict[str, Any] = {"em.epochs": 2, "retrain.epochs": 2}
 NEW = [("n1", "r0", "e1"), ("e2", "r1", "n1"), ("n2", "new", "e3"), ("n1", "new", "n2")]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
+from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -134,9 +136,9 @@ class Log:
         self.records: list[EpochRecord] = []
         self.checkpoints: list[tuple[dict[str, Tensor], str]] = []
 
-    def follow(self, fit: ThreePhases) -> None:
-        """To the end of the fit."""
-        for phase, record in fit.epochs():
+    def follow(self, fit: ThreePhases, epochs: int | None = None) -> None:
+        """To the end of the fit, or so many epochs."""
+        for phase, record in islice(fit.epochs(), epochs):
             self.lines.append((phase, record.epoch, record.loss, record.mrr))
             self.records.append(record)
             self.checkpoints.append((fit.tensors(), json.dumps(fit.numbers())))
@@ -145,40 +147,65 @@ class Log:
     def phases(self) -> list[tuple[str, int]]:
         return [line[:2] for line in self.lines]
 
+    @property
+    def em(self) -> list[EpochRecord]:
+        return [record for (phase, *_), record in zip(self.lines, self.records, strict=True) if phase == "em"]
 
-def follow(fit: ThreePhases, log: Log) -> str | None:
-    """To the end; what a collapse says, if it ends in one."""
+
+def follow(fit: ThreePhases, log: Log, epochs: int | None = None) -> str | None:
+    """To the end, or so many epochs; what a collapse says, if it ends in one."""
     try:
-        log.follow(fit)
+        log.follow(fit, epochs)
     except Collapsed as error:
         return error.message
     return None
 
 
-@pytest.mark.parametrize(
-    "config",
-    [TINY, RACING, MARGIN, IMPATIENT, SETTLING, DROWNING],
-    ids=["tiny", "racing", "margin", "impatient", "settling", "drowning"],
-)
-def test_a_fit_goes_on_from_any_epoch_bit_for_bit(config: Config) -> None:
-    log = Log()
-    through = ThreePhases(DATA, config, mrr_on(DATA, "valid"))
-    ending = follow(through, log)
-    want, want_numbers = through.tensors(), json.dumps(through.numbers())
-    assert (ending is None) == (config is not DROWNING)
-    assert len(log.checkpoints) >= 8
+CASES = {
+    "tiny": TINY,
+    "racing": RACING,
+    "margin": MARGIN,
+    "impatient": IMPATIENT,
+    "settling": SETTLING,
+    "drowning": DROWNING,
+}
+
+
+@cache
+def without_a_stop(case: str) -> tuple[ThreePhases, Log, str | None]:
+    """A fit from beginning to end, for all tests that look at it: the fit, its log, and how it ended."""
+    fit, log = ThreePhases(DATA, CASES[case], mrr_on(DATA, "valid")), Log()
+    return fit, log, follow(fit, log)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_fit_goes_on_from_any_epoch_bit_for_bit(case: str) -> None:
+    """From every checkpoint to the next but one, whence the same is shown; and from every seventh to the end."""
+    through, log, ending = without_a_stop(case)
+    last = len(log.checkpoints)
+    assert (ending is None) == (case != "drowning")
+    assert last >= 8
     for epoch, (tensors, numbers) in enumerate(log.checkpoints, start=1):
+        to_the_end = epoch % 7 == 1 or epoch + 2 >= last
         again = Log()
-        fit = ThreePhases(DATA, config, mrr_on(DATA, "valid"))
+        fit = ThreePhases(DATA, CASES[case], mrr_on(DATA, "valid"))
         fit.restore(tensors, json.loads(numbers))
-        assert json.dumps(fit.numbers()) == numbers
-        assert all(torch.equal(tensor, tensors[name]) for name, tensor in fit.tensors().items())
-        assert follow(fit, again) == ending
-        assert again.lines == log.lines[epoch:], epoch
-        assert json.dumps(fit.numbers()) == want_numbers
-        got = fit.tensors()
-        assert got.keys() == want.keys()
-        assert all(torch.equal(got[name], want[name]) for name in want), epoch
+        assert_same_state(fit, tensors, numbers, epoch)
+        if to_the_end:
+            assert follow(fit, again) == ending
+            assert again.lines == log.lines[epoch:], epoch
+            assert_same_state(fit, through.tensors(), json.dumps(through.numbers()), epoch)
+        else:
+            assert follow(fit, again, epochs=2) is None
+            assert again.lines == log.lines[epoch : epoch + 2], epoch
+            assert_same_state(fit, *log.checkpoints[epoch + 1], epoch)
+
+
+def assert_same_state(fit: ThreePhases, tensors: dict[str, Tensor], numbers: str, epoch: int) -> None:
+    got = fit.tensors()
+    assert got.keys() == tensors.keys(), epoch
+    assert all(torch.equal(got[name], tensors[name]) for name in tensors), epoch
+    assert json.dumps(fit.numbers()) == numbers, epoch
 
 
 def test_rounded_products_learn_as_exact_ones_do() -> None:
@@ -197,19 +224,14 @@ def test_rounded_products_learn_as_exact_ones_do() -> None:
 
 def test_the_cases_above_are_what_they_say() -> None:
     """The resumed fits do end their phases in all ways there are."""
-    logs = {}
-    for config in (TINY, IMPATIENT, SETTLING):
-        logs[id(config)] = Log()
-        logs[id(config)].follow(ThreePhases(DATA, config, mrr_on(DATA, "valid")))
-    tiny, impatient, settling = logs.values()
+    tiny, impatient, settling = (without_a_stop(case)[1] for case in ("tiny", "impatient", "settling"))
     trials = [("retrain", epoch) for _ in RACE for epoch in (1, 2)]
     begin = [(phase, epoch) for phase in ("pretrain", "em") for epoch in (1, 2, 3)]
     assert tiny.phases == [*begin, *trials, ("retrain", 3), ("retrain", 4)]
     for phase in ("pretrain", "em", "retrain"):
         assert 2 <= sum(line[0] == phase for line in impatient.lines) < 30
-    length = sum(line[0] == "em" for line in settling.lines)
-    assert 4 <= length < 40
-    drifts = [record.extra["drift"] for record in settling.records[2 : 2 + length] if "drift" in record.extra]
+    assert 4 <= len(settling.em) < 40
+    drifts = [record.extra["drift"] for record in settling.em if "drift" in record.extra]
     assert all(drift < 0.1 for drift in drifts[-3:])
 
 
@@ -245,9 +267,7 @@ def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
 
 
 def test_a_checkpoint_is_a_copy() -> None:
-    log = Log()
-    fit = ThreePhases(DATA, TINY, mrr_on(DATA, "valid"))
-    log.follow(fit)
+    fit, log, _ = without_a_stop("tiny")
     first, last = log.checkpoints[0][0], fit.tensors()
     assert not torch.equal(first["pretraining.state.now.entities"], last["pretraining.state.now.entities"])
 
@@ -374,8 +394,8 @@ def test_without_validation_no_strength_joins() -> None:
 
 
 def test_retraining_strengths_are_learned_plus_counts() -> None:
-    fit, result = finished(TINY, mrr_on(DATA, "valid"))
-    learned = result.strengths
+    fit, _, _ = without_a_stop("tiny")
+    learned = fit.result().strengths
     assert all(map(torch.equal, fit.retraining_strengths(1.0, 0.0), learned))
     mixed = fit.retraining_strengths(2.0, 0.5)
     counts = torch.from_numpy(np.maximum(DATA.entity_counts, 1)).float()
@@ -386,7 +406,7 @@ def test_retraining_strengths_are_learned_plus_counts() -> None:
 
 
 def test_retraining_knows_what_pretraining_settled_on() -> None:
-    fit, _ = finished(RACING, mrr_on(DATA, "valid"))
+    fit, _, _ = without_a_stop("racing")
     assert fit.shared_factor in RACING.pretrain.candidates
     mixed = fit.retraining_strengths(0.0, 1.0)
     counts = torch.from_numpy(np.maximum(DATA.entity_counts, 1)).float()
@@ -515,13 +535,30 @@ def on_sparse(**em: Any) -> Config:
     )
 
 
+@cache
+def pretrained_on_sparse() -> Log:
+    """All ten epochs of pre-training, which are the same whatever comes after them."""
+    log = Log()
+    log.follow(ThreePhases(SPARSE, on_sparse(), mrr_on(SPARSE, "train")), epochs=10)
+    return log
+
+
+def after_pretraining(config: Config) -> tuple[ThreePhases, Log]:
+    """A fit of the sparse graph with pre-training behind it, and the log of that."""
+    before, log = pretrained_on_sparse(), Log()
+    log.lines, log.records, log.checkpoints = before.lines.copy(), before.records.copy(), before.checkpoints.copy()
+    fit = ThreePhases(SPARSE, config, mrr_on(SPARSE, "train"))
+    tensors, numbers = before.checkpoints[-1]
+    fit.restore(tensors, json.loads(numbers))
+    return fit, log
+
+
 PAPER = {"beta": 1.0, "initial_strengths": "pretrain", "e_epochs": 25}
 
 
 @pytest.mark.parametrize("em", [PAPER, {"beta": 1.0}], ids=["paper", "optimal"])
 def test_a_collapse_is_reported_as_what_it_is(em: dict[str, Any]) -> None:
-    log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(**em, epochs=25, restarts=0), mrr_on(SPARSE, "train"))
+    fit, log = after_pretraining(on_sparse(**em, epochs=25, restarts=0))
     with pytest.raises(Collapsed, match=r"(?s)phase em: q fell back to the prior in epoch \d+ .*beta = 1.*em.beta"):
         log.follow(fit)
     assert fit.em is not None
@@ -537,31 +574,27 @@ def test_a_collapse_is_reported_as_what_it_is(em: dict[str, Any]) -> None:
 def test_the_collapse_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left alone, it ends where it was said to go: the means know nothing any more, and do not recover."""
     monkeypatch.setattr("kgem.train.stopping.Collapse.done", False)
-    log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, epochs=30), mrr_on(SPARSE, "train"))
+    fit, log = after_pretraining(on_sparse(beta=1.0, epochs=30))
     log.follow(fit)
-    em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
     assert fit.em is not None
     assert log.records[9].mrr > 0.95  # type: ignore[operator]
-    assert em[-1].mrr < 0.05  # type: ignore[operator]
-    assert em[-1].loss > 0.98 * CHANCE
+    assert log.em[-1].mrr < 0.05  # type: ignore[operator]
+    assert log.em[-1].loss > 0.98 * CHANCE
     assert signal_to_noise(fit.em) < 0.02
 
 
 def test_a_smaller_beta_is_tried_before_giving_up(caplog: pytest.LogCaptureFixture) -> None:
-    log = Log()
-    fit = ThreePhases(SPARSE, on_sparse(beta=1.0, restarts=2), mrr_on(SPARSE, "train"))
+    fit, log = after_pretraining(on_sparse(beta=1.0, restarts=2))
     with caplog.at_level(logging.WARNING):
         log.follow(fit)
     result = fit.result()
     (event,) = result.events
     assert event == {"event": "collapse", "phase": "em", "epoch": event["epoch"], "beta": 1.0}
     assert "starts again from the pre-trained tables with beta = 0.25" in caplog.text
-    em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
-    assert [record.epoch for record in em] == [*range(1, event["epoch"] + 1), *range(1, 16)]
-    assert result.epochs["em"] == len(em)
-    assert em[-1].loss < 0.5 * CHANCE
-    assert em[-1].mrr > 0.95  # type: ignore[operator]
+    assert [record.epoch for record in log.em] == [*range(1, event["epoch"] + 1), *range(1, 16)]
+    assert result.epochs["em"] == len(log.em)
+    assert log.em[-1].loss < 0.5 * CHANCE
+    assert log.em[-1].mrr > 0.95  # type: ignore[operator]
 
 
 def test_it_gives_up_after_the_restarts(caplog: pytest.LogCaptureFixture) -> None:
@@ -586,7 +619,6 @@ def test_a_drowned_start_that_comes_up_is_no_collapse() -> None:
     log = Log()
     fit = ThreePhases(DATA, config)
     log.follow(fit)
-    em = [record for (phase, *_), record in zip(log.lines, log.records, strict=True) if phase == "em"]
     chance = math.log(DATA.n_entities)
-    assert em[0].loss > chance > em[-1].loss
+    assert log.em[0].loss > chance > log.em[-1].loss
     assert not fit.events
