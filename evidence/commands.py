@@ -22,10 +22,10 @@ from kgem.cli import reading
 from kgem.cli.console import emit_text, paragraph, plain, report_errors, say
 from kgem.cli.fit import read_settings
 from kgem.cli.opening import open_model
-from kgem.cli.training import set_threads, train
+from kgem.cli.training import train
 from kgem.errors import ConfigError, FitError, InputError
 from kgem.report.figures.drawing import save_figure
-from kgem.runs.fitting import Prepared, prepare
+from kgem.runs.fitting import Prepared, prepare, record_threads
 from kgem.runs.run import Run
 from kgem.train.search import STRENGTHS, check_range
 
@@ -103,7 +103,7 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
     strengths = (given.strengths[0], given.strengths[1])
     check_range("--strengths", strengths)
     settings = read_settings("default", None, {"run.threads": given.threads}, given.overrides, None)
-    base = set_threads(settings)
+    base = record_threads(settings)
     for cell in wanted:
         cell.settings(base)  # what is wrong with a model shows before anything long begins
     graphs = load_graphs(dict.fromkeys(cell.data for cell in wanted))
@@ -167,7 +167,8 @@ def carry_on_visibly(threads: int | None, goes_on: str) -> CarryOn:
     """Goes on with a run while the terminal shows it; `goes_on` tells what to do after a stop."""
 
     def carry_on(run: Run) -> Model:
-        set_threads(run.config, threads)
+        if threads is not None:
+            run.set_threads(threads)
         try:
             return train(run, quiet=False, plan=False, goes_on=goes_on)
         except typer.Exit as stopped:

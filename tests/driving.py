@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from kgem.runs.run import Run
+    from kgem.answer.model import Model
+from kgem.runs.run import Run
 
 
 def exhaust(steps: Iterable[Any]) -> None:
     """To the end."""
     deque(steps, maxlen=0)
+
+
+def complete(run: Run) -> Model:
+    """All epochs that are left, and the model."""
+    exhaust(run.epochs())
+    return run.finish()
 
 
 def stop_after(run: Run, epochs: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from driving import complete
 from kgem.answer import artifact
 from kgem.files.store import read_store
 from kgem.runs.run import Run, read_log
@@ -41,7 +42,7 @@ def work(folder: str, fsyncs: int) -> None:
 
     os.fsync = fatal
     with Run.open(Path(folder)) as run:
-        run.complete()
+        complete(run)
 
 
 def starter() -> Callable[..., Any]:

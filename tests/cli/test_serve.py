@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from driving import complete
 from kgem.answer.model import load
 from kgem.cli import serve as command
 from kgem.runs.configure import configure
@@ -150,7 +151,7 @@ def test_what_was_decided_is_learned(tmp_path: Path, kgem: Kgem) -> None:
     once = {f"{phase}.epochs": 1 for phase in ("pretrain", "em", "retrain")}
     small = {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
     with Run.create(tmp_path / "a", Prepared(random_graph(), None), configure(None, once | small)) as run:
-        run.complete()
+        complete(run)
     explorer = Explorer(load(tmp_path / "a"), tmp_path / "a")
     client = client_of(explorer)
 

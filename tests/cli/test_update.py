@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from driving import complete
 from kgem.cli.watch import Watch
 from kgem.files.store import read_store
 from kgem.runs.configure import configure
@@ -37,7 +38,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("finished") / "a"
     with Run.create(folder, Prepared(GRAPH, None), configure(None, SMALL)) as run:
-        run.complete()
+        complete(run)
     torch.set_num_threads(threads)
     return folder
 

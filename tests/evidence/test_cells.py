@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from driving import complete
 from evidence.cells import VARIANTS, Cell, Variant, cells, changed_settings, graph_name, read_cells
 from evidence.documents import write_json
 from evidence.fits import SETTLED, CellMaker, discard_cell, keep_the_best
@@ -52,7 +53,7 @@ def base() -> Config:
     return configure(None, BASE)
 
 
-def maker(out: Path, carry_on: Callable[[Run], Model] = Run.complete, **more: Any) -> CellMaker:
+def maker(out: Path, carry_on: Callable[[Run], Model] = complete, **more: Any) -> CellMaker:
     return CellMaker(base=base(), out=out, carry_on=carry_on, tell=lambda text: None, **more)
 
 
@@ -188,7 +189,7 @@ def test_a_search_can_be_made_longer_and_goes_on_from_its_trials(tmp_path: Path)
 
     def noting(run: Run) -> Model:
         ran.append(run.folder)
-        return run.complete()
+        return complete(run)
 
     longer = maker(tmp_path / "a", noting).make(replace(CELL, variant="search"), GRAPH, "kgem ...", short["trials"])
     assert [path.name for path in ran] == ["trial-003"]

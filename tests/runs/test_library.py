@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import kgem
+from driving import complete
 from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError, DatasetError
@@ -76,7 +77,7 @@ def test_threads_hold_in_the_library_too_and_are_given_back() -> None:
 def test_a_model_of_the_library_knows_as_much_as_one_of_the_command_line(tmp_path: Path) -> None:
     graph, config = random_graph(), configure(None, {"model.dim": 2, **QUICK})
     with Run.create(tmp_path / "run", prepare(graph), config) as run:
-        on_disk = run.complete()
+        on_disk = complete(run)
     in_memory = kgem.fit(graph, config=config)
     assert in_memory.metrics == on_disk.metrics and set(in_memory.metrics) == {"valid", "test"}
     different = {name for name in on_disk.provenance if on_disk.provenance[name] != in_memory.provenance[name]}

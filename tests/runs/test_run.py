@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from driving import stop_after
+from driving import complete, stop_after
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError, RunBusy
 from kgem.files import checkpoints as checkpoint
@@ -57,14 +57,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("whole") / "run"
     with begin(folder) as run:
-        run.complete()
+        complete(run)
     torch.set_num_threads(threads)
     return folder
 
 
 def resume(folder: Path) -> None:
     with Run.open(folder) as run:
-        run.complete()
+        complete(run)
 
 
 # killed
@@ -224,7 +224,7 @@ def test_a_damaged_model_is_made_again(whole: Path, tmp_path: Path, caplog: pyte
     flip(tmp_path / "run" / "model" / "point.safetensors")
     with Run.open(tmp_path / "run") as run:
         assert run.model() is None and "made again" in caplog.text
-        run.complete()
+        complete(run)
     assert same(tmp_path / "run", whole)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kgem
-from driving import stop_after
+from driving import complete, stop_after
 from kgem.errors import ConfigError, InputError
 from kgem.runs.configure import configure
 from kgem.runs.fitting import prepare
@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_continues_its_curves(tmp_path: Path) -> None:
     with Run.open(tmp_path / "run") as run:
         assert run.is_in_tensorboard
         run.show_in_tensorboard()
-        run.complete()
+        complete(run)
     events = events_of(tmp_path / "run" / "tensorboard")
     log = read_log(tmp_path / "run")
     for phase in ("pretrain", "em", "retrain"):

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import kgem
-from driving import stop_after
+from driving import complete, stop_after
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset, IntArray
 from kgem.data.options import ReadOptions
@@ -229,7 +229,7 @@ def whole(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("whole") / "run"
     with begin(folder, model) as run:
-        run.complete()
+        complete(run)
     return folder
 
 
@@ -250,7 +250,7 @@ def test_stopped_and_resumed_it_ends_the_same(epoch: int, model: Model, whole: P
     with begin(tmp_path / "run", model) as run:
         stop_after(run, epoch)
     with Run.open(tmp_path / "run") as run:
-        run.complete()
+        complete(run)
     assert same(tmp_path / "run", whole)
 
 

@@ -10,7 +10,7 @@ import typer
 from kgem.cli.arguments import Force, Quiet
 from kgem.cli.console import emit, heading, paragraph, plain, say, table
 from kgem.cli.progress import Progress, duration
-from kgem.cli.training import result_tables, set_threads, train
+from kgem.cli.training import result_tables, train
 from kgem.report.formatting import answer_ranges, percent
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def demo(
     """Fit the graph of the world's countries that comes with kgem, and ask about facts kept from training."""
     with Progress("starting"):
         from kgem.runs.configure import configure
-        from kgem.runs.fitting import prepare
+        from kgem.runs.fitting import prepare, record_threads
         from kgem.runs.run import Run, check_free, find_origin
 
         check_free(out, force or find_origin(out) == ORIGIN)
         prepared = prepare(GRAPH)
-        config = set_threads(configure(None, SETTINGS))
+        config = record_threads(configure(None, SETTINGS))
         run = Run.create(out, prepared, config, force=True, origin=ORIGIN)
     with run:
         model = train(run, quiet=quiet)

@@ -14,7 +14,7 @@ from kgem.cli.arguments import AsJson, Force, Quiet, Threads, TimeBudget
 from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
 from kgem.cli.tables import size
-from kgem.cli.training import collect_settings, emit_result, set_threads, train
+from kgem.cli.training import collect_settings, emit_result, train
 from kgem.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def fit(
     data = reading.load(graph, how, quiet=quiet)
     out = Path("runs") / _file_name(data.name) if out is None else out
     with Progress("preparing"):
-        from kgem.runs.fitting import prepare
+        from kgem.runs.fitting import prepare, record_threads
         from kgem.runs.run import Run
 
-        chosen = set_threads(chosen)
+        chosen = record_threads(chosen)
         prepared = prepare(data, chosen.seed, valid, test)
         _check_memory(prepared.data, chosen)
         _warn(data, prepared)

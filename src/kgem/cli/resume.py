@@ -11,7 +11,7 @@ from kgem.cli.arguments import AsJson, Quiet, Threads
 from kgem.cli.console import plain, say
 from kgem.cli.opening import treat_artifacts_as_input
 from kgem.cli.progress import Progress
-from kgem.cli.training import emit_result, set_threads, train
+from kgem.cli.training import emit_result, train
 from kgem.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def resume(
         if finished is not None:
             say(f"{plain(folder)}: this run is finished")
         else:
-            set_threads(run.config, threads)
+            if threads is not None:
+                run.set_threads(threads)
             _go_on_in_tensorboard(run)
             finished = train(run, quiet=quiet)
     emit_result(finished, folder, as_json, quiet)

@@ -17,10 +17,9 @@ from kgem.report.formatting import METRICS, metric_cells, pluralise
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
-    from kgem.config import Config
     from kgem.runs.run import Run
 
-__all__ = ["INTERRUPTED", "collect_settings", "emit_result", "result_tables", "say_plan", "set_threads", "train"]
+__all__ = ["INTERRUPTED", "collect_settings", "emit_result", "result_tables", "say_plan", "train"]
 
 INTERRUPTED = 130  # exit code, as of shells
 
@@ -68,11 +67,11 @@ def say_plan(run: Run) -> None:
     say(sizes if split is None else f"{sizes}; split at random with seed {split['seed']}")
     phases = run.fit.phases
     tables = phases.pretraining.embeddings.tables()
-    parameters = sum(t.numel() for t in tables)
+    parameters, threads = sum(t.numel() for t in tables), config.run.threads or torch.get_num_threads()
     need = fit_memory(sum(t.numel() * t.element_size() for t in tables))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
-        f"about {size(need)} of memory; {config.device}, {pluralise(torch.get_num_threads(), 'thread')}"
+        f"about {size(need)} of memory; {config.device}, {pluralise(threads, 'thread')}"
     )
     done = dict(phases.epochs_spent)
     left = epochs_left(config, phases.phase, done) if phases.phase in done else 0
@@ -154,13 +153,3 @@ def collect_settings(
     if time_budget is not None:
         given["run.time_budget"] = parse_duration(time_budget)
     return given | dict(map(parse_override, overrides or ()))
-
-
-def set_threads(config: Config, threads: int | None = None) -> Config:
-    """Set torch's threads for this process and write them down, so that a resumed run has as many."""
-    import torch
-
-    from kgem.runs.fitting import record_threads
-
-    torch.set_num_threads(threads or config.run.threads or torch.get_num_threads())
-    return record_threads(config, torch.get_num_threads())

@@ -13,7 +13,7 @@ from kgem.cli.arguments import AsJson, Force, Quiet, RunFolder, Threads, TimeBud
 from kgem.cli.console import plain, say
 from kgem.cli.opening import open_model
 from kgem.cli.progress import Progress
-from kgem.cli.training import collect_settings, emit_result, set_threads, train
+from kgem.cli.training import collect_settings, emit_result, train
 from kgem.errors import InputError
 from kgem.report.formatting import list_some, pluralise
 
@@ -65,12 +65,13 @@ def update(
     model = open_model(folder)
     delta = _read(facts, remove, how, quiet)
     with Progress("preparing"):
+        from kgem.runs.fitting import record_threads
         from kgem.runs.run import Run
         from kgem.runs.update import new_folder, plan_update
 
         target = new_folder(folder) if out is None else out
         planned = plan_update(model, delta, changed, folder)
-        config = set_threads(planned.config)
+        config = record_threads(planned.config)
     for line in _describe(planned.changes, delta, quiet):
         say(line)
     with Run.create(target, planned.prepared, config, force=force, origin=ORIGIN) as run:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from kgem.answer.model import Model
 from kgem.evaluate.calibration import Calibration, measure
+from kgem.evaluate.validation import pick_facts
 
 __all__ = ["ENOUGH_FACTS", "measure_calibration"]
 
@@ -16,6 +15,5 @@ def measure_calibration(model: Model, split: str, mode: str, *, most: int | None
     """Calibration on the facts of a split from both sides, or on at most so many of them, drawn at random."""
     data = model.data
     facts = data.reciprocal(data.split(split))
-    if most is not None and len(facts) > most:
-        facts = facts[np.sort(np.random.default_rng(0).choice(len(facts), most, replace=False))]
+    facts = facts if most is None else pick_facts(facts, most, seed=0)
     return measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode))

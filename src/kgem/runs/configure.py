@@ -21,6 +21,9 @@ __all__ = ["check_device", "configure"]
 
 def configure(config: Config | None, overrides: Mapping[str, Any]) -> Config:
     """The settings with some of them changed; keys may be dotted, values nested dicts."""
+    if config is not None and not isinstance(config, Config):
+        remedy = "make one: kgem.Config(...), or give single settings, as em={'beta': 0.3}"
+        raise ConfigError(f"config is a {type(config).__name__}, not a kgem.Config", remedy=remedy)
     content = (config or Config()).model_dump()
     for key, value in overrides.items():
         *sections, name = key.split(".")

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from kgem.answer.model import Model, affordable_samples
 from kgem.config import Config
 from kgem.data.dataset import Dataset
@@ -66,28 +68,28 @@ def fit_in_memory(
     prepared: Prepared, config: Config, progress: OnEpoch | None = None, tensorboard: str | Path | None = None
 ) -> Model:
     """A fit from its start to a model, with nothing on disk."""
+    fit = start_fit(prepared, record_threads(config))
     with ExitStack() as stack:
-        threads = stack.enter_context(use_threads(config.run.threads))
         board = None if tensorboard is None else stack.enter_context(closing(TensorBoard(tensorboard)))
-        fit = start_fit(prepared, record_threads(config, threads))
         for phase, record in fit.epochs():
             if board is not None:
                 board.write(fit.phases, phase, record)
             if progress is not None:
                 progress(phase, record)
-        return finish(fit.phases.result(), prepared, fit.phases.config, fit.seconds)
+    return finish(fit.phases.result(), prepared, fit.phases.config, fit.seconds)
 
 
 def start_fit(prepared: Prepared, config: Config, spent: float = 0.0) -> Fit:
     """A fit of this graph at its start, validated on the facts that it has for that."""
     validate = make_validator(prepared.data, config.seed)
-    together = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
-    return Fit(prepared.data, config, validate, together, prepared.warm, spent)
+    validate_blend = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
+    return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent)
 
 
-def record_threads(config: Config, threads: int) -> Config:
+def record_threads(config: Config, threads: int | None = None) -> Config:
     """The settings with the number of threads in them, so that a fit can be repeated to the bit."""
-    return config.model_copy(update={"run": config.run.model_copy(update={"threads": threads})})
+    wanted = threads or config.run.threads or torch.get_num_threads()
+    return config.model_copy(update={"run": config.run.model_copy(update={"threads": wanted})})
 
 
 def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> Prepared:
@@ -123,8 +125,9 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
             **({} if prepared.update is None else {"update": dict(prepared.update)}),
         },
     )
-    validation, temperatures = choose_mode(model)
-    mode = max(validation, key=lambda name: validation[name], default="point")
-    model = replace(model, mode=mode, validation=validation, temperatures=temperatures)
-    splits = [split for split in ("valid", "test") if len(model.data.split(split))]
-    return replace(model, metrics={split: model.evaluate(split).to_dict() for split in splits})
+    with use_threads(config.run.threads):
+        validation, temperatures = choose_mode(model)
+        mode = max(validation, key=lambda name: validation[name], default="point")
+        model = replace(model, mode=mode, validation=validation, temperatures=temperatures)
+        splits = [split for split in ("valid", "test") if len(model.data.split(split))]
+        return replace(model, metrics={split: model.evaluate(split).to_dict() for split in splits})

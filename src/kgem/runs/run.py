@@ -33,10 +33,10 @@ from kgem.files.atomic import remove_folder, write_file
 from kgem.files.checkpoints import Checkpoints
 from kgem.files.locks import lock_run
 from kgem.files.store import Store, is_store, read_kind, read_store, write_store
-from kgem.runs.fitting import Prepared, finish, start_fit
+from kgem.runs.fitting import Prepared, finish, record_threads, start_fit
 from kgem.runs.tensorboard import TensorBoard, numbers_of
 from kgem.settings import differences, read_toml, to_toml
-from kgem.train.driver import Fit, use_threads
+from kgem.train.driver import Fit
 from kgem.train.phases import PHASES
 from kgem.train.point_estimate import strip_prefix
 from kgem.train.warm_start import WarmStart
@@ -131,6 +131,11 @@ class Run:
     ) -> None:
         self.close()
 
+    def set_threads(self, threads: int) -> None:
+        """Mutates: the run goes on with so many threads, which is written down; to be called before its epochs."""
+        self.config = record_threads(self.config, threads)
+        _write_text(self.folder / CONFIG, to_toml(self.config))
+
     def show_in_tensorboard(self) -> None:
         """Mutates: from here on epochs are written for TensorBoard as well, in a run that goes on as in a new one."""
         self._board = TensorBoard(self.folder / BOARD, len(self.records))
@@ -192,13 +197,6 @@ class Run:
         for step in self._checkpoints.steps()[:-1]:
             self._checkpoints.remove(step)
         return model
-
-    def complete(self) -> Model:
-        """Mutates: all epochs that are left, and the model, with the threads of the settings."""
-        with use_threads(self.config.run.threads):
-            for _ in self.epochs():
-                pass
-            return self.finish()
 
     def _due(self) -> bool:
         wait = self.config.run.checkpoint_seconds
@@ -337,7 +335,8 @@ def _check_config(folder: Path, config: Config) -> None:
     except (ConfigError, ValidationError) as error:
         raise ConfigError("was changed and no longer makes sense", where=str(path), remedy=remedy) from error
     changed = set(differences(said, config))
-    if config.run.time_budget is not None and changed <= LENGTHS:
+    written_first = {"run.threads"} if config.run.time_budget is None else {"run.threads", *LENGTHS}
+    if changed <= written_first:  # the run was killed before the checkpoint that would have them
         return _write_text(path, to_toml(config)) if changed else None
     if changed:
         what = f"was changed since the run began ({', '.join(sorted(changed)[:3])}); a run keeps its settings"

@@ -83,6 +83,7 @@ class Explorer:
             "model": {"score": model.config.model.score, "dim": model.config.model.dim, "p": model.config.model.p},
             "mode": model.mode,
             "modes": list(MODES),
+            "mode_meanings": MODES,
             "graph": {
                 "entities": data.n_entities,
                 "relations": data.n_relations,

@@ -133,6 +133,7 @@ class AboutReply(BaseModel):
     model: _Model
     mode: str
     modes: list[str]
+    mode_meanings: dict[str, str]
     graph: _Graph
     examples: list[_Question]
     metrics: dict[Literal["valid", "test"], Metrics | None]

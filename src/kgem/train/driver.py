@@ -46,13 +46,14 @@ class Fit:
     def epochs(self, last: str = PHASES[-1]) -> Iterator[tuple[str, EpochRecord]]:
         """Mutates: epoch after epoch, each with its phase; whoever drives it may stop after any, and go on later."""
         going_on = True
-        while going_on:
-            going_on = False
-            for phase, record in self.phases.epochs(last):
-                going_on = self._fit_lengths(phase, record)
-                yield phase, record
-                if going_on:
-                    break  # and go on from the same state with the lengths that are there now
+        with use_threads(self.phases.config.run.threads):
+            while going_on:
+                going_on = False
+                for phase, record in self.phases.epochs(last):
+                    going_on = self._fit_lengths(phase, record)
+                    yield phase, record
+                    if going_on:
+                        break  # and go on from the same state with the lengths that are there now
 
     def _fit_lengths(self, phase: str, record: EpochRecord) -> bool:
         """Mutates the settings after the first epoch of a phase; whether the lengths have changed."""
@@ -67,19 +68,20 @@ class Fit:
         size = config.batch_size or default_batch_size(phases.objective.n_items)
         batches = phases.objective.batches(size, torch.Generator().manual_seed(0))
         tables, strengths = phases.pretraining.embeddings, phases.rule_strengths()
-        phases.objective(tables, strengths, batches[0])  # the first is slower
-        begun = time.perf_counter()
-        for batch in batches[:steps]:
-            phases.objective(tables, strengths, batch)
-        return (time.perf_counter() - begun) / len(batches[:steps]) * len(batches)
+        with use_threads(self.phases.config.run.threads):
+            phases.objective(tables, strengths, batches[0])  # the first is slower
+            begun = time.perf_counter()
+            for batch in batches[:steps]:
+                phases.objective(tables, strengths, batch)
+            return (time.perf_counter() - begun) / len(batches[:steps]) * len(batches)
 
 
 @contextmanager
-def use_threads(wanted: int | None) -> Iterator[int]:
-    """Inside, torch has so many threads, or as many as it had; gives their number."""
+def use_threads(wanted: int | None) -> Iterator[None]:
+    """Inside, torch has so many threads, or as many as it had."""
     before = torch.get_num_threads()
     torch.set_num_threads(wanted or before)
     try:
-        yield torch.get_num_threads()
+        yield
     finally:
         torch.set_num_threads(before)

@@ -217,7 +217,7 @@ class ThreePhases:
 
     def _pretrain(self) -> Iterator[EpochRecord]:
         config, race = self.config.pretrain, self.pretraining_race
-        race.given = config.candidates  # a time budget may have left out some
+        race.limit_to(config.candidates)
         yield from race.epochs(config, self._start_pretraining, self._pretrain_one, config.extensions)
         self.phase = "em"
 
@@ -336,7 +336,7 @@ class ThreePhases:
     def _retrain(self) -> Iterator[EpochRecord]:
         config = self.config.retrain
         self.race = self.race or Race(self._start_retraining(), config.candidates)
-        self.race.given = config.candidates  # as in pre-training
+        self.race.limit_to(config.candidates)
         yield from self.race.epochs(config, self._start_retraining, self._retrain_one)
         self._fall_back(self.race.state)
         self.phase = "done"
@@ -363,7 +363,7 @@ class ThreePhases:
 
     def _retraining_validator(self) -> Validate | None:
         """What re-training is validated by: its tables, alone or together with the means of q."""
-        together, em = self._validate_blend, self.em
-        if self.config.retrain.judge != "blend" or together is None or em is None:
+        validate_blend, em = self._validate_blend, self.em
+        if self.config.retrain.judge != "blend" or validate_blend is None or em is None:
             return self._validate
-        return lambda tables: together(tables, em.best)
+        return lambda tables: validate_blend(tables, em.best)

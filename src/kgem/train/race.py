@@ -32,6 +32,11 @@ class Kept:
     tensors: dict[str, Tensor]
     numbers: dict[str, Any]
 
+    @property
+    def has_won(self) -> bool:
+        """The winner goes on with the race's own state and needs none of its own."""
+        return not self.tensors
+
     @classmethod
     def take(cls, candidate: int, state: PointState) -> Kept:
         return cls(candidate, state.stopping.best, state.tensors(), state.numbers())
@@ -60,7 +65,7 @@ class Race(Generic[C]):
             return "won"
         if self.heat < len(self.candidates):
             return "heats"
-        return "won" if len(self.kept) == 1 and not self.kept[0].tensors else "final"
+        return "won" if self.kept[0].has_won else "final"
 
     @property
     def leader(self) -> int:
@@ -74,6 +79,10 @@ class Race(Generic[C]):
             return self.heat
         in_final = self.stage == "final" and self.finalist < len(self.kept)
         return self.kept[self.finalist].candidate if in_final else self.leader
+
+    def limit_to(self, given: Sequence[C]) -> None:
+        """Mutates: so many candidates of the settings race, because a time budget leaves room for no more."""
+        self.given = given
 
     def epochs(
         self,

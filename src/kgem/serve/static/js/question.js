@@ -5,12 +5,6 @@ import { el, name } from "./dom.js";
 
 export const SLOTS = ["head", "relation", "tail"];
 const TOPS = ["10", "25", "50", "100"];
-const MODES = {
-  point: "point: re-trained",
-  mean: "mean: means of q",
-  bayes: "bayes: averaged samples",
-  blend: "blend: point and mean",
-};
 
 /** What is asked: the one that is not given; the address may say it while less than two are given. */
 export function asked({ head, relation, tail, ask: wish }) {
@@ -94,7 +88,7 @@ export function questionForm(page, params, change) {
   const known = ["auto", ...page.about.modes.filter((each) => each !== "auto")];
   mode.input.append(
     ...known.map((each) =>
-      el("option", { value: each }, each === "auto" ? `auto (${page.about.mode})` : (MODES[each] ?? each)),
+      el("option", { value: each }, each === "auto" ? `auto (${page.about.mode})` : `${each}: ${page.about.mode_meanings[each]}`),
     ),
   );
   const root = el(
