@@ -190,3 +190,8 @@ def test_wrong_settings_are_explained(overrides: dict[str, Any], told: str) -> N
     with pytest.raises(ConfigError, match=told) as caught:
         configure(None, overrides)
     assert caught.value.remedy
+
+
+def test_a_config_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigError, match="dict"):
+        kgem.fit(random_graph(), config={"em": {"beta": 0.3}})  # type: ignore[arg-type]

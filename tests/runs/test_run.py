@@ -386,3 +386,18 @@ def test_lengths_are_in_the_checkpoint_that_follows_their_choice(tmp_path: Path)
         "em",
         "retrain",
     ]
+
+
+def test_threads_that_a_run_goes_on_with_hold_and_are_written_down(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    with begin(tmp_path / "run") as run:
+        stop_after(run, 2)
+    with Run.open(tmp_path / "run") as run:
+        run.set_threads(before + 2)  # and killed before a checkpoint has it
+    with Run.open(tmp_path / "run") as run:
+        run.set_threads(before + 1)
+        seen = {torch.get_num_threads() for _ in run.epochs()}
+        model = run.finish()
+    assert seen == {before + 1} and torch.get_num_threads() == before
+    assert model.config.run.threads == before + 1
+    assert f"threads = {before + 1}" in (tmp_path / "run" / "config.toml").read_text()

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
 from driving import exhaust
-from kgem.config import Config
+from kgem.config import Config, RunConfig
 from kgem.errors import ConfigError, Diverged
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
@@ -117,3 +118,15 @@ def test_wrong_settings_and_a_missing_optuna_are_told(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ConfigError, match=r"kgem\[search\]"):
         searched(config(), trials=1)
+
+
+def test_trials_have_the_threads_of_the_settings() -> None:
+    before, seen = torch.get_num_threads(), set()
+
+    def measure(model: Embeddings) -> float:
+        seen.add(torch.get_num_threads())
+        return validate(model)
+
+    chosen = config(epochs=1)
+    trials_of(chosen.model_copy(update={"run": RunConfig(threads=before + 1)}), measure, trials=1)
+    assert seen == {before + 1} and torch.get_num_threads() == before
