@@ -86,7 +86,7 @@ def stats(
     gflops: Annotated[
         float | None,
         typer.Option(
-            min=0.001, help="Speed of the machine, for the cost of a fit. [default: 75 a core]", show_default=False
+            min=0.001, help="Speed of the machine, for the cost of a fit; without it 75 a core.", show_default=False
         ),
     ] = None,
     force: Force = False,

@@ -37,7 +37,7 @@ def update(
     ] = None,
     remove: Annotated[str | None, typer.Option(metavar="FILE", help="Facts that the graph is to lose.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The new run folder. [default: RUN-2, or the next]")
+        Path | None, typer.Option(metavar="FOLDER", help="The new run folder; without it RUN-2, or the next.")
     ] = None,
     overrides: Annotated[
         list[str] | None,
