@@ -47,6 +47,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "embeddings",
         "prior",
         "posterior",
+        "teacher",
         "kernels",
         "objective",
         "generate",

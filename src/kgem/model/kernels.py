@@ -6,7 +6,8 @@ For a block of queries with scores S (b, n), n_q observed tails each and P = sof
     dloss/dS = n_q P, minus one at each observed tail
 
 so that with the observed tails subtracted from P in place (as 1 / n_q) two matrix products finish the
-gradient. Three products per block are the cost; everything else is small beside them.
+gradient. Three products per block are the cost; everything else is small beside them. Soft targets of a
+teacher, with weight a, are subtracted likewise, and the observed tails then as (1 - a) / n_q.
 
 The block may be bfloat16 while the tables are not: then the products take half the time and are right to about
 three digits each, with sums in float32. Gradients so rounded are noise far below that of a minibatch.
@@ -23,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from kgem.model.scores import Score
+from kgem.model.teacher import SoftTargets
 
 __all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel", "block_size"]
 
@@ -73,8 +75,12 @@ class SoftmaxKernel:
         grad_table: Tensor,  # (n_tails, d), added to
         scale: float = 1.0,
         shard: Shard | None = None,
+        soft: SoftTargets | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The scaled loss summed over queries, and its gradient with respect to them, (b, d)."""
+        """The scaled loss summed over queries, and its gradient with respect to them, (b, d).
+
+        The loss is that of the observed tails, also where soft targets have a part in the gradient.
+        """
         borders = [*range(0, len(q), self.block), len(q)]
         pair_borders = offsets[borders].tolist()
         loss = q.new_zeros((), dtype=torch.float64)
@@ -93,6 +99,8 @@ class SoftmaxKernel:
                 grad_q[start:stop],
                 scale,
                 shard,
+                soft,
+                slice(start, stop),
             )
         return loss * scale, grad_q
 
@@ -107,6 +115,8 @@ class SoftmaxKernel:
         grad_q: Tensor,
         scale: float,
         shard: Shard | None,
+        soft: SoftTargets | None,
+        part: slice,
     ) -> Tensor:
         block = self._scores[: len(q)]
         pull_back = self._score(q, table, block)
@@ -121,7 +131,10 @@ class SoftmaxKernel:
         else:
             log_z = _softmax_of_shards(block, shard)
             loss = (counts * log_z).sum(dtype=torch.float64) - shard.sum(observed.sum(dtype=torch.float64))
-        block.view(-1).index_add_(0, cells, counts.reciprocal().neg_().index_select(0, rows).to(block.dtype))
+        hard = counts.reciprocal().mul_(-1.0 if soft is None else soft.weight - 1.0)
+        block.view(-1).index_add_(0, cells, hard.index_select(0, rows).to(block.dtype))
+        if soft is not None:
+            soft.subtract(part, block[:, : self.n_tails])
         weights = (counts * scale).unsqueeze(1)  # (b, 1)
         pull_back(weights, grad_table, grad_q)
         if shard is not None:

@@ -11,6 +11,7 @@ once per step for all rows, so that symbols that training never shows shrink to 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.kernels import SoftmaxKernel
 from kgem.model.prior import Prior, Strengths
 from kgem.model.scores import Score
+from kgem.model.teacher import KEPT_BYTES, Teacher
 
 __all__ = ["Gradients", "MarginObjective", "Objective", "SoftmaxObjective"]
 
@@ -122,8 +124,16 @@ class SoftmaxObjective:
         self._prior = prior
         self._gradients = Gradients(torch.empty_like(entities), torch.empty_like(like.relations))
         self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device)
+        self._teacher: Teacher | None = None
         self.n_items = len(self._pieces)
         self.n_facts = len(index.tails)
+
+    def taught_by(self, teacher: Teacher, memory: int = KEPT_BYTES) -> SoftmaxObjective:
+        """The same objective with a part of the observed tails replaced by what a teacher says; shares its memory."""
+        teacher.keep(self._pieces.heads, self._pieces.relations, memory)
+        taught = copy(self)
+        taught._teacher = teacher
+        return taught
 
     def batches(self, size: int, generator: torch.Generator) -> list[Tensor]:
         device = self._pieces.heads.device
@@ -159,6 +169,7 @@ class SoftmaxObjective:
             tails,
             score.tails(turn),
             scale,
+            soft=None if self._teacher is None else self._teacher.targets(batch, heads, relations, reverse),
         )
         grad_h, grad_r = score.query_vjp(h, r, grad_q)
         turn.index_add_(0, heads, grad_h)

@@ -1,0 +1,101 @@
+"""Soft targets: gradients against autograd of the loss that they stand for, in float64; what is kept, what is made."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from kgem.errors import ConfigError
+from kgem.model import kernels
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import SoftmaxObjective
+from kgem.model.prior import Prior, Strengths
+from kgem.model.teacher import Teacher
+from obvious import MODES, random_embeddings, random_graph, with_leaves
+
+DATA = random_graph()
+N_FACTS = 2 * len(DATA.train)
+
+
+def no_strengths(model: Embeddings) -> Strengths:
+    return Strengths(*(torch.zeros(len(table), dtype=table.dtype) for table in model.tables()))
+
+
+def teachers(name: str, reciprocal: bool, n: int = 2) -> list[Embeddings]:
+    return [random_embeddings(DATA, name, reciprocal=reciprocal, seed=20 + i) for i in range(n)]
+
+
+def obvious_targets(models: list[Embeddings], heads: Tensor, relations: Tensor) -> Tensor:
+    return torch.stack([model.scores(heads, relations) for model in models]).mean(0).softmax(1)
+
+
+def obvious_loss(leaves: Embeddings, models: list[Embeddings], weight: float) -> Tensor:
+    """(1 - a) * facts + a * sum_q n_q KL(teacher || model), up to the teacher's entropy; over N'."""
+    index = DATA.query_index
+    heads, relations = (torch.from_numpy(ids.astype("int64")) for ids in (index.heads, index.relations))
+    log_p = leaves.scores(heads, relations).log_softmax(1)
+    soft = obvious_targets(models, heads, relations)
+    total = log_p.new_zeros(())
+    for i in range(len(index)):
+        tails = torch.from_numpy(index.tails_of(i).astype("int64"))
+        total = total - (1 - weight) * log_p[i, tails].sum() - weight * len(tails) * (soft[i] * log_p[i]).sum()
+    return total / N_FACTS
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize(("name", "reciprocal"), MODES)
+def test_gradients_are_those_of_the_mixed_loss(name: str, reciprocal: bool, n: int, weight: float) -> None:
+    model = random_embeddings(DATA, name, reciprocal=reciprocal)
+    models = teachers(name, reciprocal, n)
+    plain = SoftmaxObjective(DATA.query_index, model, Prior(3, model.score.complex))
+    taught = plain.taught_by(Teacher(models, weight))
+    leaves = with_leaves(model)
+    want = torch.autograd.grad(obvious_loss(leaves, models, weight), leaves.tables())
+    everything = torch.arange(plain.n_items)
+    loss, gradients = taught(model, no_strengths(model), everything)
+    for got, expected in zip(gradients, want, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-10)
+    assert loss == pytest.approx(plain(model, no_strengths(model), everything)[0])  # of the facts, to compare epochs
+
+
+@pytest.mark.parametrize("block_bytes", [1, 2**13])
+@pytest.mark.parametrize(("name", "reciprocal"), [("complex", True), ("cp", False), ("transe-l2", True)])
+def test_kept_or_made_anew_targets_are_the_same(
+    name: str, reciprocal: bool, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In blocks of any size, for a batch in any order."""
+    monkeypatch.setattr(kernels, "BLOCK_BYTES", block_bytes)
+    model = random_embeddings(DATA, name, reciprocal=reciprocal)
+    objective = SoftmaxObjective(DATA.query_index, model, Prior(3, model.score.complex))
+    batch = torch.randperm(objective.n_items, generator=torch.Generator().manual_seed(1))[:50]
+    kept, made = Teacher(teachers(name, reciprocal), 0.6), Teacher(teachers(name, reciprocal), 0.6)
+    results = []
+    for teacher, keeps in ((kept, True), (made, False)):
+        taught = objective.taught_by(teacher, memory=2**30 if keeps else 0)
+        assert (teacher._kept is not None) == keeps
+        results.append([g.clone() for g in taught(model, no_strengths(model), batch)[1]])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_a_model_that_is_its_own_teacher_stays_where_it_is() -> None:
+    """With weight 1 the targets are its own probabilities: no gradient."""
+    model = random_embeddings(DATA, "complex")
+    objective = SoftmaxObjective(DATA.query_index, model, Prior(3, True)).taught_by(Teacher([model], 1.0))
+    gradients = objective(model, no_strengths(model), torch.arange(objective.n_items))[1]
+    assert all(float(gradient.abs().max()) < 1e-12 for gradient in gradients)
+
+
+def test_targets_of_float32_tables_are_right_to_three_digits() -> None:
+    models = [random_embeddings(DATA, "complex", seed=s, dtype=torch.float32) for s in (20, 21)]
+    heads, relations = torch.arange(9), torch.arange(9) % (2 * DATA.n_relations)
+    got = Teacher(models, 0.5).targets(torch.arange(9), heads, relations, reverse=False).make(slice(0, 9)).float()
+    torch.testing.assert_close(got, obvious_targets(models, heads, relations), rtol=2e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.1])
+def test_a_weight_is_a_share(weight: float) -> None:
+    with pytest.raises(ConfigError, match="weight"):
+        Teacher([random_embeddings(DATA, "complex")], weight)
