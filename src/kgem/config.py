@@ -10,6 +10,7 @@ __all__ = [
     "NONE",
     "RECIPES",
     "Config",
+    "DistilConfig",
     "EMConfig",
     "ModelConfig",
     "PretrainConfig",
@@ -143,6 +144,15 @@ class RetrainConfig(TrainConfig):
     final_epochs: int = Field(10, ge=1, description="epochs after which the better of the two that lead goes on")
 
 
+class DistilConfig(TrainConfig):
+    """After phase 3, if wanted: one model learns what the re-trained one and the means of q say together."""
+
+    epochs: int = Field(0, ge=0, description="at most this many; 0: not at all")
+    half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
+    averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
+    weight: float = Field(0.7, ge=0, le=1, description="of what the two say together, beside the facts")
+
+
 class RunConfig(Section):
     """How a fit is carried out; nothing here changes what it aims at."""
 
@@ -165,6 +175,7 @@ class Config(Section):
     pretrain: PretrainConfig = PretrainConfig()
     em: EMConfig = EMConfig()
     retrain: RetrainConfig = RetrainConfig()
+    distil: DistilConfig = DistilConfig()
     run: RunConfig = RunConfig()
     seed: int = Field(0, ge=0, description="of all random numbers")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Stop", "Watch", "asked_to_stop"]
 
-NAMES = {"pretrain": "pre-training", "em": "variational EM", "retrain": "re-training"}
+NAMES = {"pretrain": "pre-training", "em": "variational EM", "retrain": "re-training", "distil": "distillation"}
 STOPPING = "stopping after this epoch, to save it; once more to stop at once"
 NARROW = 72  # columns of a terminal that leave no room for bars
 _SPEED = 0.3  # weight of the newest epoch in the speed that is shown
@@ -146,6 +146,8 @@ class Watch(logging.Handler):
         self._bars = Bars(*columns, console=console)
         self._stop.shown = True
         for phase, name in NAMES.items():
+            if not self._longest(phase) and phase == "distil":
+                continue  # unless it is wanted, nothing is said of it
             before = self._done[phase]  # by a process that was stopped
             over = before and phase != self._run.fit.phases.phase
             told = pluralise(before, "epoch") if over else ""

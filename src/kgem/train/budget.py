@@ -9,7 +9,7 @@ from kgem.train.phases import PHASES
 
 __all__ = ["epochs_left", "longest", "within_budget"]
 
-SHARES = {"pretrain": 0.3, "em": 0.4, "retrain": 0.3}
+SHARES = {"pretrain": 0.3, "em": 0.4, "retrain": 0.3, "distil": 0.3}
 RESERVE = 0.1  # of what is left, for the choice of the mode, the evaluation and the files
 
 

@@ -11,11 +11,16 @@ candidate re-trains a few epochs from the EM means, the best two some more, and 
 c = 0 is the paper's recipe. Pre-training settles its one shared strength the same way; while the strongest or the
 weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
 Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
+
+A fit leaves two models behind, which answer better together than either alone. Distillation, if wanted, trains one
+model of the same size towards what they say together, with the learned strengths as they are (model/teacher.py). It
+starts at the better of the two on validation, and is kept where it beats that.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +37,7 @@ from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
 from kgem.model.scores import get_score
+from kgem.model.teacher import Teacher
 from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
 from kgem.train.race import Race, add_prefix
 from kgem.train.variational_em import EMState, variational_em
@@ -39,7 +45,7 @@ from kgem.train.warm_start import WarmStart, measure_em, measure_point
 
 __all__ = ["PHASES", "FitResult", "ThreePhases"]
 
-PHASES = ("pretrain", "em", "retrain")
+PHASES = ("pretrain", "em", "retrain", "distil")
 PRETRAINED = (0.0, 1.0)  # the (a, c) of pre-training's strengths
 WEIGHT_OF_PRIOR = 0.25  # of what noise and prior of q do together
 LEAST_BETA = 0.01  # a prior that weighs nothing would let q run away
@@ -56,13 +62,13 @@ Mix = tuple[float, float]  # (a, c)
 class FitResult:
     """What a fit leaves behind."""
 
-    point: Embeddings  # re-trained tables, or the pre-trained ones if these are better
+    point: Embeddings  # distilled or re-trained tables, or the pre-trained ones if these are better
     posterior: Posterior  # q after EM, at its best on validation
     strengths: Strengths  # learned by EM
     mix: tuple[float, float]  # the (a, c) that re-training settled on
     beta: float  # the tempering of EM
     epochs: dict[str, int]  # spent in each phase, trials and restarts included
-    events: tuple[dict[str, Any], ...]  # what went wrong on the way and was put right
+    events: tuple[dict[str, Any], ...]  # what the settings do not tell: restarts, where it fell back, where it began
     shared: float  # the multiple of the shared strength that pre-training settled on
 
 
@@ -107,10 +113,11 @@ class ThreePhases:
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
+        self.student: PointState | None = None
 
     def _generator(self, purpose: str) -> torch.Generator:
         """A stream of its own for each purpose, so that phases do not depend on each other's lengths."""
-        purposes = ("init", "pretrain", "em", "noise", "retrain", "negatives", "predict")
+        purposes = ("init", "pretrain", "em", "noise", "retrain", "negatives", "distil")
         return torch.Generator().manual_seed(self.config.seed * len(purposes) + purposes.index(purpose))
 
     def _pretraining_objective(self, data: Dataset) -> Objective:
@@ -156,7 +163,12 @@ class ThreePhases:
 
         Whoever drives it may stop after any epoch, and go on with another call.
         """
-        phases = {"pretrain": self._pretrain, "em": self._variational_em, "retrain": self._retrain}
+        phases = {
+            "pretrain": self._pretrain,
+            "em": self._variational_em,
+            "retrain": self._retrain,
+            "distil": self._distil,
+        }
         for phase in PHASES[: PHASES.index(last) + 1]:
             if self.phase != phase:
                 continue
@@ -171,7 +183,7 @@ class ThreePhases:
         q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
         mix = self.race.candidates[self.race.leader]
         return FitResult(
-            point=self.race.state.best,
+            point=self.student.best if self.student is not None and self.is_distilled else self.race.state.best,
             posterior=q,
             strengths=self.em.strengths,
             mix=PRETRAINED if self.fell_back else mix,
@@ -200,19 +212,21 @@ class ThreePhases:
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates a fit of the same graph and settings: back to where `tensors` and `numbers` were taken."""
         self.phase = numbers["phase"]
-        self.epochs_spent = dict(numbers["epochs"])
+        self.epochs_spent |= numbers["epochs"]
         self.events = [dict(event) for event in numbers["events"]]
         if "em" in numbers:
             self.em = self._start_em(measured=False)
         if "race" in numbers:
             self.race = Race(self._start_retraining(measured=False), self.config.retrain.candidates)
+        if "student" in numbers:
+            self.student = PointState.start(self._start.clone(), self.config.distil, self._generator("retrain"))
         for part, state in self._states().items():
             state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
         self._negatives.set_state(tensors[NEGATIVES].cpu())
 
-    def _states(self) -> dict[str, EMState | Race[Any]]:
+    def _states(self) -> dict[str, PointState | EMState | Race[Any]]:
         """The states of the phases that have begun."""
-        states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race}
+        states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race, "student": self.student}
         return {part: state for part, state in states.items() if state is not None}
 
     def _pretrain(self) -> Iterator[EpochRecord]:
@@ -339,7 +353,7 @@ class ThreePhases:
         self.race.limit_to(config.candidates)
         yield from self.race.epochs(config, self._start_retraining, self._retrain_one)
         self._fall_back(self.race.state)
-        self.phase = "done"
+        self.phase = "distil"
 
     def _retrain_one(self, state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
         strengths = self.retraining_strengths(*mix)
@@ -360,6 +374,37 @@ class ThreePhases:
             copy_tables(self.pretraining.best, retrained.best)
             self.events.append({"event": "fallback", "phase": "retrain", "mrr": mrr, "retrained": best})
             LOG.info("the pre-trained tables are better than the re-trained ones (MRR %.4f, %.4f)", mrr, best)
+
+    def _distil(self) -> Iterator[EpochRecord]:
+        config = self.config.distil
+        if config.epochs:
+            assert self.em is not None and self.race is not None
+            self.student = self.student or self._start_student(self.em, self.race.state)
+            teacher = Teacher([self.race.state.best, self.em.best], config.weight)
+            strengths = self.retraining_strengths(1.0, 0.0)
+            yield from point_estimate(
+                self.student, self.objective.taught_by(teacher), strengths, config, self._validate
+            )
+        self.phase = "done"
+
+    def _start_student(self, em: EMState, retrained: PointState) -> PointState:
+        """The better of the two models on validation, with its accumulators; mutates the events."""
+        starts = {"point": (retrained.best, retrained.optimizer), "mean": (em.best, em.mean_optimizer)}
+        mrrs = {name: 0.0 if self._validate is None else self._validate(tables) for name, (tables, _) in starts.items()}
+        name = max(mrrs, key=lambda each: mrrs[each])  # of equal ones the re-trained
+        tables, optimizer = starts[name]
+        state = PointState.start(tables.clone(), self.config.distil, self._generator("distil"))
+        if self.config.distil.optimizer == (self.config.retrain if name == "point" else self.config.em).optimizer:
+            state.optimizer.restore(optimizer.state())
+        self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name]})
+        return state
+
+    @property
+    def is_distilled(self) -> bool:
+        """Whether the student beats the model that it began as; without validation it counts as better."""
+        began = next((event["mrr"] for event in self.events if event["event"] == "distil"), math.inf)
+        assert self.student is not None
+        return self._validate is None or self.student.stopping.best > began
 
     def _retraining_validator(self) -> Validate | None:
         """What re-training is validated by: its tables, alone or together with the means of q."""

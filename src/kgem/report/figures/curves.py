@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["elbo_figure", "learning_curves"]
 
-PHASES = {"pretrain": ("pre-train", SKY), "em": ("variational EM", ORANGE), "retrain": ("re-train", GREEN)}
+PHASES = {
+    "pretrain": ("pre-train", SKY),
+    "em": ("variational EM", ORANGE),
+    "retrain": ("re-train", GREEN),
+    "distil": ("distil", PURPLE),
+}
 PARTS = {
     "log_likelihood": ("expected log-likelihood", GREEN),
     "prior": ("expected log prior", PURPLE),
