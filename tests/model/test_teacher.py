@@ -12,6 +12,7 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import SoftmaxObjective
 from kgem.model.prior import Prior, Strengths
 from kgem.model.teacher import Teacher
+from kgem.train.optimizer import Optimizer
 from obvious import MODES, random_embeddings, random_graph, with_leaves
 
 DATA = random_graph()
@@ -86,6 +87,22 @@ def test_a_model_that_is_its_own_teacher_stays_where_it_is() -> None:
     objective = SoftmaxObjective(DATA.query_index, model, Prior(3, True)).taught_by(Teacher([model], 1.0))
     gradients = objective(model, no_strengths(model), torch.arange(objective.n_items))[1]
     assert all(float(gradient.abs().max()) < 1e-12 for gradient in gradients)
+
+
+def test_a_model_learns_what_its_teacher_says() -> None:
+    """By gradient steps with weight 1, from far away, where the teacher can be matched: the divergence all but vanishes."""
+    models = teachers("complex", True, n=1)
+    model = random_embeddings(DATA, "complex", seed=5)
+    objective = SoftmaxObjective(DATA.query_index, model, Prior(3, True)).taught_by(Teacher(models, 1.0))
+    index, optimizer = DATA.query_index, Optimizer("adagrad", model.tables())
+    heads, relations = (torch.from_numpy(ids.astype("int64")) for ids in (index.heads, index.relations))
+    wanted = obvious_targets(models, heads, relations)
+    everything, divergences = torch.arange(objective.n_items), []
+    for _ in range(300):
+        gap = wanted.log() - model.scores(heads, relations).log_softmax(1)
+        divergences.append(float((wanted * gap).sum(1).mean()))
+        optimizer.step(objective(model, no_strengths(model), everything)[1], 0.1)
+    assert divergences[-1] < 0.05 * divergences[0]
 
 
 def test_targets_of_float32_tables_are_right_to_three_digits() -> None:

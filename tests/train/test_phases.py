@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from driving import exhaust
-from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig, RunConfig
+from kgem.config import Config, DistilConfig, EMConfig, ModelConfig, PretrainConfig, RetrainConfig, RunConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
 from kgem.errors import Collapsed
@@ -75,6 +75,14 @@ def settings(
 
 
 RACE = ((1.0, 0.0), (3.0, 0.0), (1.0, 0.5))
+
+
+def with_student(config: Config, **distil: Any) -> Config:
+    """The same fit, with distillation after it."""
+    distil = {"epochs": 3, "batch_size": COMMON["batch_size"], "patience": 50} | distil
+    return config.model_copy(update={"distil": DistilConfig(**distil)})
+
+
 TINY = settings(
     pretrain={"epochs": 3, "patience": 50},
     em={"epochs": 3, "patience": 50},
@@ -168,6 +176,7 @@ CASES = {
     "impatient": IMPATIENT,
     "settling": SETTLING,
     "drowning": DROWNING,
+    "student": with_student(TINY),
 }
 
 
@@ -264,6 +273,30 @@ def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
     )
     alone, _ = finished(single, mrr_on(DATA, "valid"))
     assert all(map(torch.equal, fit.pretraining.best.tables(), alone.pretraining.best.tables()))
+
+
+@pytest.mark.parametrize("gains", [True, False])
+@pytest.mark.parametrize("better", ["point", "mean"])
+def test_a_student_starts_at_the_better_model_and_counts_if_it_beats_it(better: str, gains: bool) -> None:
+    """Validation that likes the re-trained tables, or the means of q, most; then the student more, or less."""
+
+    def validate(tables: Embeddings) -> float:
+        if fit.student is not None:
+            return 0.9 if gains else 0.1
+        return 0.5 if fit.em is not None and (tables is fit.em.best) == (better == "mean") else 0.3
+
+    fit = ThreePhases(DATA, with_student(TINY), validate)
+    exhaust(fit.epochs("retrain"))
+    assert fit.em is not None and fit.race is not None
+    began = {"point": fit.race.state.best, "mean": fit.em.best}[better].clone()
+    assert next(fit.epochs())[0] == "distil" and fit.student is not None
+    (event,) = (event for event in fit.events if event["event"] == "distil")
+    assert (event["start"], event["mrr"]) == (better, 0.5)
+    moved = float((fit.student.embeddings.entities - began.entities).abs().mean())
+    assert 0 < moved < float(began.entities.abs().mean())  # with its accumulators: no shock
+    exhaust(fit.epochs())
+    assert fit.result().point is (fit.student.best if gains else fit.race.state.best)
+    assert fit.result().epochs["distil"] == 3
 
 
 def test_a_checkpoint_is_a_copy() -> None:

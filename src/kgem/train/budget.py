@@ -26,7 +26,7 @@ def longest(config: Config, phase: str) -> int:
 def epochs_left(config: Config, phase: str, done: Mapping[str, int]) -> int:
     """Epochs that can still come, in this phase and those after it."""
     coming = PHASES[PHASES.index(phase) :]
-    return sum(max(longest(config, each) - done[each], 0) for each in coming)
+    return sum(max(longest(config, each) - done.get(each, 0), 0) for each in coming)
 
 
 def within_budget(config: Config, phase: str, seconds: float, left: float) -> Config:

@@ -109,7 +109,7 @@ class ThreePhases:
         self._negatives = self._generator("negatives")
         self.pretraining_objective = self._pretraining_objective(data)
         self.pretraining_race: Race[float] = Race(self._start_pretraining(), config.pretrain.candidates)
-        self.epochs_spent = dict.fromkeys(PHASES, 0)
+        self.epochs_spent = dict.fromkeys(PHASES[:3], 0)  # the fourth counts if it is wanted
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
@@ -173,7 +173,7 @@ class ThreePhases:
             if self.phase != phase:
                 continue
             for record in phases[phase]():
-                self.epochs_spent[phase] += 1
+                self.epochs_spent[phase] = self.epochs_spent.get(phase, 0) + 1
                 yield phase, record
 
     def result(self) -> FitResult:
@@ -212,7 +212,7 @@ class ThreePhases:
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates a fit of the same graph and settings: back to where `tensors` and `numbers` were taken."""
         self.phase = numbers["phase"]
-        self.epochs_spent |= numbers["epochs"]
+        self.epochs_spent = dict(numbers["epochs"])
         self.events = [dict(event) for event in numbers["events"]]
         if "em" in numbers:
             self.em = self._start_em(measured=False)
