@@ -53,6 +53,11 @@ VARIANTS: dict[str, Variant] = {
             "blend": "after EM: blend of point and mean",
         },
     ),
+    "distil": Variant(
+        {"distil.epochs": 120},
+        modes=tuple(MODES),
+        labels={"point": "after EM: point, distilled", "blend": "after EM: blend of distilled point and mean"},
+    ),
     "ordinary": Variant(_ORDINARY),
     "fresh": Variant({**_MULTIPLES, "retrain.start": "fresh"}, modes=tuple(MODES)),
     "warm": Variant(_MULTIPLES, modes=tuple(MODES)),

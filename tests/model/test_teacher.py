@@ -90,7 +90,7 @@ def test_a_model_that_is_its_own_teacher_stays_where_it_is() -> None:
 
 
 def test_a_model_learns_what_its_teacher_says() -> None:
-    """By gradient steps with weight 1, from far away, where the teacher can be matched: the divergence all but vanishes."""
+    """By gradient steps with weight 1, from far away: the divergence from a teacher that can be matched vanishes."""
     models = teachers("complex", True, n=1)
     model = random_embeddings(DATA, "complex", seed=5)
     objective = SoftmaxObjective(DATA.query_index, model, Prior(3, True)).taught_by(Teacher(models, 1.0))
