@@ -19,8 +19,9 @@ from kgem.config import Config
 from kgem.data.dataset import SPLITS
 from kgem.errors import FitError, InputError
 from kgem.files.atomic import remove_folder
+from kgem.files.locks import lock_run
 from kgem.runs.fitting import Prepared
-from kgem.runs.run import LENGTHS, Run, discard, is_run, read_log
+from kgem.runs.run import LENGTHS, Run, clear_run, is_run, read_log
 from kgem.settings import differences
 from kgem.train.search import STRENGTHS, Proposal, Trial, search
 
@@ -164,7 +165,9 @@ def _curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 def discard_cell(cell: Cell, out: Path) -> None:
     """Mutates the folder of run folders: the cell will be made from the beginning."""
     for folder in (out / cell.name, *(out / cell.name).glob("trial-*")):
-        discard(folder)
+        if is_run(folder):
+            with lock_run(folder):
+                clear_run(folder)
 
 
 def keep_the_best(document: Document) -> None:

@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = [
-    "can_draw",
-    "emit",
-    "emit_bytes",
-    "emit_json",
-    "emit_text",
-    "heading",
-    "paragraph",
-    "plain",
-    "report_errors",
-    "say",
-    "table",
-]
-
 PIPE_WIDTH = 120  # columns where there is no terminal to ask
 NARROWEST = 12  # columns of text, before a table becomes wider than the terminal
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib import figure
 
-__all__ = ["Destination", "refuse_figure", "save_figure"]
-
 EXTENSIONS = (".csv", ".json", ".parquet")
 INTEGERS = ("epochs", "frequency", "number", "place", "rank_low", "rank_high")
 TEXTS = ("asked", "head", "kind", "known", "label", "outcome", "relation", "side", "tail")

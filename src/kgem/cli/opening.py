@@ -13,8 +13,6 @@ from kgem.errors import ArtifactError, ConfigError, InputError
 if TYPE_CHECKING:
     from kgem.answer.model import Model
 
-__all__ = ["open_model", "treat_artifacts_as_input"]
-
 
 def open_model(run: Path, device: str = "cpu") -> Model:
     """The model in a folder; one that is not there, or cannot be used, is wrong input."""

@@ -11,8 +11,6 @@ from kgem.errors import InputError
 from kgem.files.atomic import replace_folder
 from kgem.report.formatting import list_some
 
-__all__ = ["fill_folder", "refuse_existing", "refuse_taken"]
-
 SHOWN = 4  # names of files in an error
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from kgem.cli.console import can_draw, plain, say
 
-__all__ = ["Download", "Progress", "duration"]
-
 PATIENCE = 2.0  # seconds before anything is shown
 BETWEEN_LINES = 10.0  # seconds, where there is no terminal
 _TICK = 0.2

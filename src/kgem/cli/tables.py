@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kgem.data.stats import FitCost, GraphStats
     from kgem.data.triples import ReadReport
 
-__all__ = ["check_tables", "size", "split_table", "stats_tables", "summary"]
-
 _PAIRS = 20  # pairs of relations shown
 _BAD_ROWS = 20
 _UNITS = ("B", "kB", "MB", "GB", "TB")

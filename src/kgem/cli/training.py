@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kgem.answer.model import Model
     from kgem.runs.run import Run
 
-__all__ = ["INTERRUPTED", "collect_settings", "emit_result", "result_tables", "say_plan", "train"]
-
 INTERRUPTED = 130  # exit code, as of shells
 
 

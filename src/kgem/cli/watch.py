@@ -17,8 +17,6 @@ from kgem.report.formatting import pluralise
 if TYPE_CHECKING:
     from kgem.runs.run import Run
 
-__all__ = ["Stop", "Watch", "asked_to_stop"]
-
 NAMES = {"pretrain": "pre-training", "em": "variational EM", "retrain": "re-training", "distil": "distillation"}
 STOPPING = "stopping after this epoch, to save it; once more to stop at once"
 NARROW = 72  # columns of a terminal that leave no room for bars

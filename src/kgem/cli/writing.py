@@ -14,8 +14,6 @@ from kgem.errors import ConfigError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["STDOUT", "check_format", "choose_target", "write_folder", "write_one_file", "write_stdout"]
-
 STDOUT = "-"
 SPLITS_IN_FILE = ("tsv", "csv", "parquet", "nq")  # formats whose rows have room for a fourth column
 

@@ -11,8 +11,6 @@ from kgem.answer.model import Model
 from kgem.answer.predict import Answer, Prediction, Query
 from kgem.evaluate.ranking import rank
 
-__all__ = ["Example", "draw_examples"]
-
 QUESTIONS, ANSWERS, ASKED = 8, 5, 60  # questions, answers shown, answers looked at
 
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from kgem.answer.predict import Answer
     from kgem.evaluate.metrics import Metrics
 
-__all__ = ["METRICS", "answer_ranges", "list_some", "metric_cells", "percent", "pluralise"]
-
 METRICS = ("MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks")  # what `metric_cells` gives
 
 

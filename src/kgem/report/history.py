@@ -13,8 +13,6 @@ from kgem.errors import ArtifactError
 from kgem.files.store import MANIFEST
 from kgem.runs.run import is_run, read_log
 
-__all__ = ["RunHistory", "find_run", "read_history"]
-
 
 @dataclass(frozen=True)
 class RunHistory:

@@ -12,22 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Section",
-    "assemble_page",
-    "bar",
-    "card",
-    "details",
-    "esc",
-    "note",
-    "pair",
-    "picture",
-    "preformatted",
-    "table",
-    "tag",
-    "tiles",
-]
-
 _TEMPLATE = "page.html"
 # Characters that turn the order of what follows around, or hide: shown as what they are.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}

@@ -14,8 +14,6 @@ from kgem.report.examples import draw_examples
 from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import Section, assemble_page, esc
 
-__all__ = ["check_target", "default_target", "render_report", "write_report"]
-
 
 def write_report(
     folder: str | Path,

@@ -23,17 +23,6 @@ from kgem.report.history import RunHistory
 from kgem.report.html import bar, card, details, esc, note, pair, picture, preformatted, table, tag, tiles
 from kgem.settings import to_toml
 
-__all__ = [
-    "render_calibration",
-    "render_graph",
-    "render_headline",
-    "render_learning",
-    "render_predictions",
-    "render_quality",
-    "render_repetition",
-    "render_strengths",
-]
-
 RELATIONS = 25  # in the table of relations
 SYMBOLS = 8  # most and least regularised
 

@@ -41,7 +41,7 @@ from kgem.train.phases import PHASES
 from kgem.train.point_estimate import strip_prefix
 from kgem.train.warm_start import WarmStart
 
-__all__ = ["Run", "check_free", "discard", "find_origin", "is_run", "read_log"]
+__all__ = ["Run", "check_free", "clear_run", "find_origin", "is_run", "read_log"]
 
 KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
 CONFIG, GRAPH, LOG_FILE, CHECKPOINTS = "config.toml", "graph", "log.jsonl", "checkpoints"
@@ -86,7 +86,7 @@ class Run:
         with ExitStack() as held:
             held.enter_context(lock_run(folder))
             check_free(folder, force)  # again: it may have been made a moment ago
-            _clear(folder)
+            clear_run(folder)
             documents = graph_documents(prepared.data) | {
                 "run": {
                     "config": config.model_dump(mode="json"),
@@ -273,13 +273,6 @@ def check_free(folder: Path, force: bool) -> None:
         raise InputError(what, where=str(folder), remedy="name a new or an empty folder")
 
 
-def discard(folder: Path) -> None:
-    """Remove the run in this folder, if there is one; an error while another process works on it."""
-    if is_run(folder):
-        with lock_run(folder):
-            _clear(folder)
-
-
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """The records of a run's log, without a last line that was not written to its end."""
     try:
@@ -297,7 +290,7 @@ def _make(folder: Path) -> None:
         raise InputError(f"cannot be made: {error.strerror}", where=str(folder), remedy=remedy) from error
 
 
-def _clear(folder: Path) -> None:
+def clear_run(folder: Path) -> None:
     """Remove a run, and nothing else that may be in its folder; the graph, by which it is known, last."""
     for name in (CONFIG, LOG_FILE, REPORT):
         (folder / name).unlink(missing_ok=True)

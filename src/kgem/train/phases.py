@@ -381,10 +381,8 @@ class ThreePhases:
             assert self.em is not None and self.race is not None
             self.student = self.student or self._start_student(self.em, self.race.state)
             teacher = Teacher([self.race.state.best, self.em.best], config.weight)
-            strengths = self.retraining_strengths(1.0, 0.0)
-            yield from point_estimate(
-                self.student, self.objective.taught_by(teacher), strengths, config, self._validate
-            )
+            objective, strengths = self.objective.taught_by(teacher), self.retraining_strengths(1.0, 0.0)
+            yield from point_estimate(self.student, objective, strengths, config, self._validate)
         self.phase = "done"
 
     def _start_student(self, em: EMState, retrained: PointState) -> PointState:

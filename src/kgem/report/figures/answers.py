@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["MOST", "answers_figure"]
-
 MOST, ABREAST = 12, 3  # panels: of a figure, and beside each other
 KINDS = {"train": ("in training", FAINT), "held out": ("held out", GREEN), "new": ("not in the graph", BLUE)}
 LONGEST = 28  # characters of a label

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["counts_figure"]
-
 MOST = 300  # points of a line at equal distances, and again at equal ratios; more are not seen
 
 

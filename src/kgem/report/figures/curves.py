@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["elbo_figure", "learning_curves"]
-
 PHASES = {
     "pretrain": ("pre-train", SKY),
     "em": ("variational EM", ORANGE),

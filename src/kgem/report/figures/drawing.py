@@ -19,27 +19,6 @@ from kgem.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "BLUE",
-    "FAINT",
-    "GREEN",
-    "INK",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "SKY",
-    "empty_figure",
-    "engineering",
-    "figure_format",
-    "figure_svg",
-    "rough_duration",
-    "save_figure",
-    "short",
-    "style",
-    "thousands",
-    "ticks",
-]
-
 # Okabe and Ito's colours: told apart with every kind of colour vision.
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
 INK, FAINT = "#222222", "#6b6b6b"

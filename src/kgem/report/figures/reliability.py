@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from kgem.evaluate.calibration import ReliabilityCurve
 
-__all__ = ["reliability_figure"]
-
 
 def reliability_figure(curve: ReliabilityCurve, before: ReliabilityCurve | None = None) -> Figure:
     """How often answers are right against how probable they are said to be; the size of a dot tells how many.

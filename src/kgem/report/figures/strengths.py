@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kgem.answer.model import Model
 
-__all__ = ["draw_strengths", "strengths_figure"]
-
 MANY = 2000  # points from which on single ones cannot be told apart: shade by density
 Floats = npt.NDArray[np.float64]
 
