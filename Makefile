@@ -38,7 +38,7 @@ evidence: $(STAMP) ## write docs/results.md, the pages below it and the README's
 	$(BIN)/python -m evidence page
 
 evidence-check: $(STAMP) ## test the evidence, and that its pages are what the JSON files give
-	$(BIN)/python -m pytest tests/evidence
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/evidence
 
 bench: $(STAMP)  ## speed and memory against peers, the short version
 	$(BIN)/python -m bench
