@@ -21,10 +21,10 @@ from kgem.files.store import read_store
 from kgem.report.formatting import pluralise
 from kgem.runs.run import Run, read_log
 from kgem.settings import read_toml
-from kgem.train.phases import PHASES
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]
+PHASES = ("pretrain", "em", "retrain")  # distillation is off unless it is asked for
 
 SMALL: dict[str, Any] = {
     f"{phase}.{name}": value
@@ -98,6 +98,15 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
     Path("graph.tsv").unlink()  # nothing but the run folder is needed from here on
     code, _, err = kgem("resume", "runs/a")
     assert code == 0 and "this run is finished" in err
+
+
+def test_distillation_is_a_fourth_phase_where_it_is_wanted(kgem: Kgem) -> None:
+    wanted = ("--set", "distil.epochs=2", "--set", "distil.patience=50", "--set", "distil.batch_size=40")
+    code, _, err = kgem("fit", "graph.tsv", "--out", "runs/a", *SETTINGS, *wanted)
+    assert code == 0 and f"at most {EPOCHS + 2} epochs" in err and "distillation: 2 epochs" in err
+    assert [record["phase"] for record in read_log(Path("runs/a"))[EPOCHS:]] == ["distil"] * 2
+    code, out, _ = kgem("resume", "runs/a", "--json")
+    assert code == 0 and json.loads(out)["epochs"] == {"pretrain": 2, "em": 2, "retrain": 6, "distil": 2}
 
 
 def test_quiet_json_and_the_folder_that_is_chosen(kgem: Kgem) -> None:

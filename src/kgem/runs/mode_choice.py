@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.data.dataset import IntArray, QueryIndex
+from kgem.evaluate.blocks import Blocks, Scorer
 from kgem.evaluate.calibration import fit_temperature
-from kgem.evaluate.ranking import Scorer
 from kgem.evaluate.validation import filtered_mrr, pick_facts
 
 __all__ = ["choose_mode"]
 
 MODE_QUERIES, MODE_CELLS, FEWEST = 4096, 2**26, 256  # of a huge validation split: scores are kept
-BLOCK_CELLS = 2**21  # scores that are made at a time: few enough for the cache
 
 
 def choose_mode(model: Model) -> tuple[dict[str, float], dict[str, float]]:
@@ -46,17 +43,14 @@ class _KeptScores:
         self.bytes_per_query = self.bytes_per_entity = 0
         self._index = QueryIndex.build(facts, self.n_entities, n_relations)
         self._scores = self.like.new_empty(len(self._index), self.n_entities)
-        step = max(1, BLOCK_CELLS // self.n_entities)
-        for start in range(0, len(self._index), step):
-            here = slice(start, start + step)
-            heads, relations = (self._put(ids[here]) for ids in (self._index.heads, self._index.relations))
-            scorer.prepare(heads, relations)(0, self.n_entities, self._scores[here])
-
-    def _put(self, ids: npt.NDArray[np.integer[Any]]) -> Tensor:
-        return torch.from_numpy(ids.astype(np.int64)).to(self.like.device)
+        queries = np.stack([self._index.heads, self._index.relations], axis=1)
+        for block in Blocks(scorer, queries, gather=False, whole=True):
+            for _, scores in block.scores():
+                self._scores[block.put(block.places)] = scores
 
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:
-        places = self._put(self._index.find(heads.cpu().numpy(), relations.cpu().numpy()))
+        found = self._index.find(heads.cpu().numpy(), relations.cpu().numpy())
+        places = torch.from_numpy(found.astype(np.int64)).to(self.like.device)
 
         def write(start: int, stop: int, block: Tensor) -> None:
             block.copy_(self._scores[places, start:stop])
