@@ -145,12 +145,23 @@ class RetrainConfig(TrainConfig):
 
 
 class DistilConfig(TrainConfig):
-    """After phase 3, if wanted: one model learns what the re-trained one and the means of q say together."""
+    """After phase 3: one model learns what the re-trained one and the means of q say together."""
 
-    epochs: int = Field(0, ge=0, description="at most this many; 0: not at all")
+    epochs: int = Field(100, ge=0, description="at most this many; 0: not at all")
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     weight: float = Field(0.7, ge=0, le=1, description="of what the two say together, beside the facts")
+    memory: float = Field(
+        4.0,
+        ge=0,
+        description="GiB for what they say about all questions, a byte for each answer; if it needs more, half of the "
+        "questions of each step are taught",
+    )
+
+    def kept_bytes(self, n_questions: int, n_entities: int) -> int:
+        """Of what the two say about all questions, if that is kept."""
+        wanted = n_questions * n_entities if self.epochs else 0
+        return wanted if wanted <= self.memory * 2**30 else 0
 
 
 class RunConfig(Section):
@@ -212,6 +223,7 @@ def paper_recipe() -> dict[str, Any]:
             "restarts": 0,  # a restart lowers beta
         },
         "retrain": authors | {"start": "warm", "judge": "point", "candidates": ((1.0, 0.0),), "fall_back": False},
+        "distil": {"epochs": 0},
     }
 
 

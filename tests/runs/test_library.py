@@ -139,10 +139,11 @@ def test_without_validation_the_point_model_is_used() -> None:
     assert make_validator(bare) is None
 
 
-def test_the_best_mode_on_validation_is_chosen() -> None:
+def test_figures_of_all_modes_on_validation() -> None:
     model = random_model()
     facts = model.data.reciprocal(model.data.valid)
-    validation, temperatures = choose_mode(model)
+    choice = choose_mode(model)
+    validation, temperatures = choice.validation, choice.temperatures
     for mode in MODES:
         scorer = model.scorer(mode)
         ranks = rank(scorer, facts, model.data.filter_index).of("pessimistic")
@@ -162,7 +163,26 @@ def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> 
     assert few(model.point) == same(model.point) != other(model.point)
     monkeypatch.setattr(mode_choice, "FEWEST", 5)
     monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * data.n_entities)
-    assert choose_mode(model)[0] != model.validation
+    assert choose_mode(model).validation != model.validation
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode"),
+    [
+        ({}, "point"),
+        ({"mean": 0.001}, "mean"),  # as cheap as point: what is better is taken
+        ({"blend": 0.001}, "point"),  # ahead by less than noise
+        ({"blend": 0.05}, "blend"),
+        ({"bayes": 0.05}, "bayes"),
+        ({"mean": 0.05, "blend": 0.051}, "mean"),
+    ],
+)
+def test_more_than_one_model_answers_only_where_that_is_clearly_better(changes: dict[str, float], mode: str) -> None:
+    rng = np.random.default_rng(0)
+    same = rng.uniform(0.2, 0.8, 400)
+    noise = {name: rng.normal(0, 0.05, 400) for name in MODES}
+    values = {name: same + changes.get(name, 0.0) + (noise[name] - noise[name].mean()) for name in MODES}
+    assert mode_choice._choose(values) == mode
 
 
 def test_settings_nested_dotted_and_before_the_config() -> None:

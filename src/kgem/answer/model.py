@@ -46,7 +46,7 @@ def affordable_samples(posterior: Posterior) -> int:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A fitted model. Every `mode` is one of MODES, or auto: the one that was best on validation."""
+    """A fitted model. Every `mode` is one of MODES, or auto: the one that validation chose."""
 
     data: Dataset
     config: Config

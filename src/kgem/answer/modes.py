@@ -1,8 +1,8 @@
 """The modes of prediction (end of Section 3.2), and one of them ready to score; without torch, for the command line.
 
-`point` asks the re-trained tables, `mean` the means of q, `bayes` averages softmax probabilities over samples of q.
-`blend` asks `point` and `mean` together: the geometric mean of their probabilities, two models that one fit leaves
-behind. `auto` is the one that was best on validation.
+`point` asks the tables that a fit ends with, `mean` the means of q, `bayes` averages softmax probabilities over samples
+of q. `blend` asks `point` and `mean` together: the geometric mean of their probabilities. `auto` is the better of
+`point` and `mean` on validation, or a mode that costs more where that is clearly ahead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["AUTO", "MODES", "ModeName", "ModeScorer"]
 
 AUTO = "auto"
 MODES = {
-    "point": "the re-trained tables",
+    "point": "the tables that the fit ends with",
     "mean": "the means of q",
     "bayes": "probabilities averaged over q",
     "blend": "point and mean together",

@@ -12,7 +12,10 @@ from kgem.answer.modes import AUTO, MODES, ModeName
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or of a saved model.")]
 Mode = Annotated[
     ModeName,
-    typer.Option(help="; ".join(f"{name}: {what}" for name, what in MODES.items()) + f"; {AUTO}: best on validation."),
+    typer.Option(
+        help="; ".join(f"{name}: {what}" for name, what in MODES.items())
+        + f"; {AUTO}: the best on validation, where one model counts as better unless more are clearly ahead."
+    ),
 ]
 Split = Annotated[Literal["train", "valid", "test"], typer.Option(help="Whose facts are ranked.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]

@@ -66,7 +66,8 @@ def say_plan(run: Run) -> None:
     phases = run.fit.phases
     tables = phases.pretraining.embeddings.tables()
     parameters, threads = sum(t.numel() for t in tables), config.run.threads or torch.get_num_threads()
-    need = fit_memory(sum(t.numel() * t.element_size() for t in tables))
+    kept = config.distil.kept_bytes(phases.objective.n_items, data.n_entities)
+    need = fit_memory(sum(t.numel() * t.element_size() for t in tables), kept)
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
         f"about {size(need)} of memory; {config.device}, {pluralise(threads, 'thread')}"
@@ -117,7 +118,7 @@ def emit_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
     if quiet:
         return
     spent, place = duration(model.provenance["seconds"] or 0.0), plain(folder)
-    best = f"; mode {model.mode} was best on validation" if model.validation else ""
+    best = f"; it answers in mode {model.mode}, by validation" if model.validation else ""
     say(f"done in {spent}{best}", f"next: kgem predict {place} --head ... --relation ... ; kgem report {place}")
 
 

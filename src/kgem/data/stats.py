@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kgem.config import DistilConfig
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 
 __all__ = [
@@ -125,13 +126,15 @@ def fit_cost(
         epochs=epochs,
         seconds=seconds * epochs,
         table_bytes=parameters * _FLOAT_BYTES,
-        peak_bytes=fit_memory(parameters * _FLOAT_BYTES),
+        peak_bytes=fit_memory(
+            parameters * _FLOAT_BYTES, DistilConfig().kept_bytes(len(dataset.query_index), dataset.n_entities)
+        ),
     )
 
 
-def fit_memory(table_bytes: int) -> int:
-    """About how many bytes a fit needs whose set of tables has so many."""
-    return _SETS * table_bytes + _BASE_BYTES
+def fit_memory(table_bytes: int, kept_bytes: int) -> int:
+    """About how many bytes a fit needs whose set of tables has so many, and the soft targets that it keeps."""
+    return _SETS * table_bytes + kept_bytes + _BASE_BYTES
 
 
 def relation_categories(dataset: Dataset) -> npt.NDArray[np.str_]:

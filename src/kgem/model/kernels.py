@@ -7,7 +7,7 @@ For a block of queries with scores S (b, n), n_q observed tails each and P = sof
 
 so that with the observed tails subtracted from P in place (as 1 / n_q) two matrix products finish the
 gradient. Three products per block are the cost; everything else is small beside them. Soft targets of a
-teacher, with weight a, are subtracted likewise, and the observed tails then as (1 - a) / n_q.
+teacher, with a weight a for each query, are subtracted likewise, and the observed tails then as (1 - a) / n_q.
 
 The block may be bfloat16 while the tables are not: then the products take half the time and are right to about
 three digits each, with sums in float32. Gradients so rounded are noise far below that of a minibatch.
@@ -131,7 +131,7 @@ class SoftmaxKernel:
         else:
             log_z = _softmax_of_shards(block, shard)
             loss = (counts * log_z).sum(dtype=torch.float64) - shard.sum(observed.sum(dtype=torch.float64))
-        hard = counts.reciprocal().mul_(-1.0 if soft is None else soft.weight - 1.0)
+        hard = counts.reciprocal().mul_(-1.0 if soft is None else soft.weights[part] - 1.0)
         block.view(-1).index_add_(0, cells, hard.index_select(0, rows).to(block.dtype))
         if soft is not None:
             soft.subtract(part, block[:, : self.n_tails])

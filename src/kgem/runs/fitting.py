@@ -126,8 +126,7 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
         },
     )
     with use_threads(config.run.threads):
-        validation, temperatures = choose_mode(model)
-        mode = max(validation, key=lambda name: validation[name], default="point")
-        model = replace(model, mode=mode, validation=validation, temperatures=temperatures)
+        choice = choose_mode(model)
+        model = replace(model, mode=choice.mode, validation=choice.validation, temperatures=choice.temperatures)
         splits = [split for split in ("valid", "test") if len(model.data.split(split))]
         return replace(model, metrics={split: model.evaluate(split).to_dict() for split in splits})

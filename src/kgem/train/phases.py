@@ -12,7 +12,7 @@ c = 0 is the paper's recipe. Pre-training settles its one shared strength the sa
 weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
 Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
 
-A fit leaves two models behind, which answer better together than either alone. Distillation, if wanted, trains one
+Re-training leaves two models, which answer better together than either alone. Distillation trains one
 model of the same size towards what they say together, with the learned strengths as they are (model/teacher.py). It
 starts at the better of the two on validation, and is kept where it beats that.
 """
@@ -219,7 +219,7 @@ class ThreePhases:
         if "race" in numbers:
             self.race = Race(self._start_retraining(measured=False), self.config.retrain.candidates)
         if "student" in numbers:
-            self.student = PointState.start(self._start.clone(), self.config.distil, self._generator("retrain"))
+            self.student = PointState.start(self._start.clone(), self.config.distil, self._generator("distil"))
         for part, state in self._states().items():
             state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
         self._negatives.set_state(tensors[NEGATIVES].cpu())
@@ -381,7 +381,8 @@ class ThreePhases:
             assert self.em is not None and self.race is not None
             self.student = self.student or self._start_student(self.em, self.race.state)
             teacher = Teacher([self.race.state.best, self.em.best], config.weight)
-            objective, strengths = self.objective.taught_by(teacher), self.retraining_strengths(1.0, 0.0)
+            objective = self.objective.taught_by(teacher, int(config.memory * 2**30))
+            strengths = self.retraining_strengths(1.0, 0.0)
             yield from point_estimate(self.student, objective, strengths, config, self._validate)
         self.phase = "done"
 
