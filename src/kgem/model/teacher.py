@@ -82,7 +82,7 @@ class Teacher:
             return
         kept = KeptTargets.empty(len(heads), self.n_entities, self._like)
         for reverse, rows in self.models[0].sides(relations):
-            for part in rows.split(MADE):
+            for part in torch.split(rows, MADE):
                 kept.write(part, self.probabilities(heads[part], relations[part], reverse).to(self._like.dtype))
         self.kept = kept
 
