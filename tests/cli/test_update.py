@@ -24,10 +24,10 @@ Kgem = Callable[..., tuple[int, str, str]]
 GRAPH = random_graph()
 SMALL: dict[str, Any] = {
     f"{phase}.{name}": value
-    for phase in ("pretrain", "em", "retrain")
+    for phase in ("pretrain", "em", "retrain", "distil")
     for name, value in {"epochs": 2, "patience": 50, "batch_size": 40}.items()
 } | {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
-QUICK = ["--set", "em.epochs=2", "--set", "retrain.epochs=2"]
+QUICK = ["--set", "em.epochs=2", "--set", "retrain.epochs=2", "--set", "distil.epochs=2"]
 NEW = "n1\tr0\te1\ne2\tr1\tn1\nn2\tnew\te3\n"
 
 
@@ -76,13 +76,13 @@ def test_new_facts_into_a_run_of_its_own(kgem: Kgem) -> None:
         "removed: 1 fact (1 in train)",
         "warning: 1 fact in test already: left there",
         "warning: 1 fact to remove that the graph does not have",
-        "at most 4 epochs",
+        "at most 6 epochs",
         "run folder: a-2",
         "next: kgem predict a-2",
     ):
         assert told in err, told
     assert "before" in out and "after" in out and "MRR" in out
-    assert [record["phase"] for record in read_log(Path("a-2"))] == ["em", "em", "retrain", "retrain"]
+    assert [record["phase"] for record in read_log(Path("a-2"))] == ["em"] * 2 + ["retrain"] * 2 + ["distil"] * 2
     assert kgem("predict", "a-2", "--head", "n1", "--relation", "r0")[0] == 0
     code, _, err = kgem("resume", "a-2")
     assert code == 0 and "this run is finished" in err
@@ -92,7 +92,7 @@ def test_json_and_quiet(kgem: Kgem) -> None:
     code, out, err = kgem("update", "a", "new.tsv", "--out", "b", "-q", "--json", *QUICK)
     assert code == 0 and err == "warning: 1 fact in test already: left there\n"
     result = json.loads(out)
-    assert result["run"] == "b" and result["epochs"] == {"pretrain": 0, "em": 2, "retrain": 2}
+    assert result["run"] == "b" and result["epochs"] == {"pretrain": 0, "em": 2, "retrain": 2, "distil": 2}
     assert result["update"]["new"] == {"train": 3, "valid": 0, "test": 0} and result["update"]["new_entities"] == 2
     assert result["update"]["same_facts"]["test"]["n"] == 2 * len(GRAPH.test)
     assert 0 < result["update"]["same_facts"]["test"]["after"] <= 1
@@ -109,7 +109,7 @@ def test_a_review_is_recognised(kgem: Kgem) -> None:
     assert "new: 1 fact (1 in train)" in err and "removed: 1 fact (1 in train)" in err
 
 
-@pytest.mark.parametrize("epoch", [1, 3])
+@pytest.mark.parametrize("epoch", [1, 3, 5])
 def test_ctrl_c_saves_and_resume_ends_the_same(kgem: Kgem, monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
     assert kgem("update", "a", "new.tsv", "--out", "whole", "-q", *QUICK)[0] == 0
     real = Watch.show

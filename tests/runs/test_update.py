@@ -38,7 +38,7 @@ from small_models import random_model
 
 GRAPH = random_graph()
 PHASE = {"epochs": 2, "batch_size": 40}
-QUICK: dict[str, Any] = {"em.epochs": 2, "retrain.epochs": 2}
+QUICK: dict[str, Any] = {"em.epochs": 2, "retrain.epochs": 2, "distil.epochs": 2}
 NEW = [("n1", "r0", "e1"), ("e2", "r1", "n1"), ("n2", "new", "e3"), ("n1", "new", "n2")]
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,6 +53,7 @@ def model() -> Model:
             "pretrain": {**PHASE, "candidates": (1.0, 4.0), "extensions": 0, "trial_epochs": 1},
             "em": PHASE,
             "retrain": {**PHASE, "candidates": ((1.0, 0.0), (1.0, 2.0)), "trial_epochs": 1},
+            "distil": PHASE,
             "run": {"checkpoint_seconds": 0.0, "threads": 1},
         },
     )
@@ -72,7 +73,7 @@ def test_a_model_learns_new_facts_and_stays_what_it_was(model: Model) -> None:
     before = {name: table.clone() for name, table in zip("er", model.point.tables(), strict=True)}
     heard: list[str] = []
     grown = kgem.update(model, frame(NEW), progress=lambda phase, _: heard.append(phase), **QUICK)
-    assert heard == ["em"] * 2 + ["retrain"] * 2
+    assert heard == ["em"] * 2 + ["retrain"] * 2 + ["distil"] * 2
     assert grown.data.n_entities == GRAPH.n_entities + 2 and grown.data.n_relations == GRAPH.n_relations + 1
     assert len(grown.predict(head="n1", relation="new", top=3)) == 3
     assert grown.strengths.entities["n1"] > 0 and grown.strengths.reciprocals["new"] > 0
@@ -92,7 +93,18 @@ def test_it_goes_by_what_the_races_settled_on(model: Model) -> None:
     assert config.model == model.config.model and config.seed == model.config.seed
     assert planned.prepared.warm is not None
     assert planned.prepared.warm.epochs == known["epochs"]["pretrain"] + known["epochs"]["em"]
-    assert (config.em.epochs, config.retrain.epochs) == (10, 15)
+    assert (config.em.epochs, config.retrain.epochs, config.distil.epochs) == (10, 15, 15)
+
+
+def test_a_model_that_was_not_distilled_is_updated_without(model: Model) -> None:
+    given, plain = read_delta(frame(NEW)), replace(model, config=configure(model.config, {"distil.epochs": 0}))
+    assert plan_update(plain, given).config.distil.epochs == 0
+    assert plan_update(plain, given, {"distil.epochs": 3}).config.distil.epochs == 3
+    assert update(plain, frame(NEW), **(QUICK | {"distil.epochs": 0})).provenance["epochs"] == {
+        "pretrain": 0,
+        "em": 2,
+        "retrain": 2,
+    }
 
 
 def test_where_it_came_from_is_recorded_through_all_updates(model: Model, tmp_path: Path) -> None:
@@ -237,7 +249,7 @@ def test_a_run_has_everything_and_comes_to_what_the_library_does(model: Model, w
     grown = update(model, frame(NEW), **QUICK)
     assert torch.equal(tables(whole)["point/entities"], grown.point.entities)
     assert find_origin(whole) == "update"
-    assert [record["phase"] for record in read_log(whole)] == ["em"] * 2 + ["retrain"] * 2
+    assert [record["phase"] for record in read_log(whole)] == ["em"] * 2 + ["retrain"] * 2 + ["distil"] * 2
     with Run.open(whole) as run:
         found = run.model()
         assert found is not None and found.provenance["update"]["changes"]["new_relations"] == 1
@@ -245,7 +257,7 @@ def test_a_run_has_everything_and_comes_to_what_the_library_does(model: Model, w
     assert "kgem update" in page and "went on from an earlier one" in page
 
 
-@pytest.mark.parametrize("epoch", [1, 2, 3, 4])
+@pytest.mark.parametrize("epoch", [1, 2, 3, 4, 5, 6])
 def test_stopped_and_resumed_it_ends_the_same(epoch: int, model: Model, whole: Path, tmp_path: Path) -> None:
     with begin(tmp_path / "run", model) as run:
         stop_after(run, epoch)
@@ -278,7 +290,7 @@ def test_killed_inside_writes_and_resumed_it_ends_the_same_to_the_bit(
 
 
 def point_mrr(model: Model, data: Dataset, facts: IntArray, point: Embeddings | None = None) -> float:
-    """Filtered, of facts of a graph with the same labels whose ids may be others; by the re-trained tables."""
+    """Filtered, of facts of a graph with the same labels whose ids may be others; by the tables of mode `point`."""
     point = point or model.point
     entities = model.data.entities.ids(data.entities.labels)
     relations = model.data.relations.ids(data.relations.labels)
@@ -300,6 +312,7 @@ def test_new_entities_are_learned_about_as_well_as_from_scratch() -> None:
         "pretrain": {"epochs": 15, "candidates": (1.0,)},
         "em.epochs": 10,
         "retrain": {"epochs": 15, "candidates": ((1.0, 0.3),)},
+        "distil.epochs": 15,
     }
     old, scratch = (fit(data, **config) for data in (early, full))
     more = frames["train"].filter(about["train"])
@@ -312,4 +325,4 @@ def test_new_entities_are_learned_about_as_well_as_from_scratch() -> None:
     for facts in (full.test[about["test"]], full.test[~about["test"]]):
         assert point_mrr(grown, full, facts) > 0.85 * point_mrr(scratch, full, facts)
     assert point_mrr(grown, full, full.test[about["test"]]) > 2 * untrained
-    assert sum(grown.provenance["epochs"].values()) == 25
+    assert grown.provenance["epochs"] == {"pretrain": 0, "em": 10, "retrain": 15, "distil": 15}

@@ -13,6 +13,7 @@ import torch
 from driving import exhaust
 from kgem.config import Config
 from kgem.data.growth import grow
+from kgem.model.embeddings import Embeddings
 from kgem.model.prior import Prior
 from kgem.train.phases import FitResult, ThreePhases
 from kgem.train.stopping import EarlyStopping
@@ -32,6 +33,7 @@ def config(reciprocal: bool = True, **more: Any) -> Config:
         "pretrain": {**PHASE, "candidates": (2.0,)},
         "em": {**PHASE, "carry_accumulators": True},
         "retrain": {**PHASE, "candidates": ((1.0, 0.5),)},
+        "distil": {**PHASE},
         "seed": 3,
     }
     for name, value in more.items():
@@ -143,15 +145,44 @@ def test_the_latest_tables_count_whatever_validation_says(warm: WarmStart) -> No
     values = iter(range(100, 0, -1))
     fit = ThreePhases(NEW, config(pretrain={"epochs": 0}), lambda _: float(next(values)), warm=warm)
     exhaust(fit.epochs())
-    assert fit.epochs_spent == {"pretrain": 0, "em": 3, "retrain": 3}  # a patience of 1 would have stopped
+    assert fit.epochs_spent == {"pretrain": 0, "em": 3, "retrain": 3, "distil": 3}  # a patience of 1 would have stopped
     assert fit.em is not None and torch.equal(fit.em.best.entities, fit.em.average.entities)
-    assert fit.race is not None and torch.equal(fit.result().point.entities, fit.race.state.average.entities)
+    assert fit.race is not None and torch.equal(fit.race.state.best.entities, fit.race.state.average.entities)
+    assert fit.student is not None and torch.equal(fit.result().point.entities, fit.student.average.entities)
     stopping = EarlyStopping(1, latest=True)
     assert stopping.update(0.5, 1) and stopping.update(0.1, 2) and not stopping.done and stopping.best == 0.1
 
 
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_the_student_begins_at_the_re_trained_tables_whatever_validation_says(epochs: int, warm: WarmStart) -> None:
+    """Validation likes the means of q most and the student least; with 0 epochs there is no student."""
+
+    def validate(tables: Embeddings) -> float:
+        if fit.student is not None:
+            return 0.1
+        return 0.9 if fit.em is not None and tables is fit.em.best else 0.5
+
+    fit = ThreePhases(NEW, config(pretrain={"epochs": 0}, distil={"epochs": epochs}), validate, warm=warm)
+    exhaust(fit.epochs("retrain"))
+    assert fit.em is not None and fit.race is not None
+    began = fit.race.state.best.clone()
+    assert not torch.equal(began.entities, fit.em.best.entities)
+    exhaust(fit.epochs())
+    point = fit.result().point
+    assert torch.equal(fit.race.state.best.entities, began.entities)
+    if not epochs:
+        assert torch.equal(point.entities, began.entities) and fit.events == []
+        return
+    (event,) = fit.events
+    assert (event["start"], event["mrr"]) == ("point", 0.5)
+    assert fit.student is not None and point is fit.student.best and fit.student.stopping.latest
+    near, far = (float((point.entities - other.entities).abs().mean()) for other in (began, fit.em.best))
+    assert 0 < near < far  # with the accumulators of re-training: no shock
+
+
 def test_re_training_begins_at_the_old_tables_and_at_the_means_of_what_is_new(warm: WarmStart) -> None:
-    fit = ThreePhases(NEW, config(pretrain={"epochs": 0}, retrain={"epochs": 0}), warm=warm)
+    short = config(pretrain={"epochs": 0}, retrain={"epochs": 0}, distil={"epochs": 0})
+    fit = ThreePhases(NEW, short, warm=warm)
     exhaust(fit.epochs())
     assert fit.em is not None
     for place, (new, table) in enumerate(zip(warm.new, fit.result().point.tables(), strict=True)):
@@ -160,7 +191,7 @@ def test_re_training_begins_at_the_old_tables_and_at_the_means_of_what_is_new(wa
     assert fit.result().shared == 2.0
 
 
-@pytest.mark.parametrize("epoch", range(1, 7))
+@pytest.mark.parametrize("epoch", range(1, 10))
 def test_stopped_and_restored_it_ends_the_same_to_the_bit(epoch: int, warm: WarmStart) -> None:
     chosen = config(pretrain={"epochs": 0})
     whole = ThreePhases(NEW, chosen, warm=warm)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Delta", "PlannedUpdate", "new_folder", "plan_update", "read_delta", "same_questions", "update"]
 
-# Lengths of the two phases: new rows are learned by then, and old ones have not drifted far.
-EM_EPOCHS, RETRAIN_EPOCHS = 10, 15
+# Lengths of the phases: new rows are learned by then, and old ones have not drifted far.
+EM_EPOCHS, RETRAIN_EPOCHS, DISTIL_EPOCHS = 10, 15, 15
 _FIXED = re.compile(r"model\..*|dtype")  # settings that tables are made of
 
 
@@ -70,7 +70,8 @@ def update(
 
     `facts` and `remove` are what Dataset.load takes, a Dataset, or a review file; `reading` holds options of
     Dataset.load for both. Facts are for training unless they come with splits. Overrides are settings as of `fit`; by
-    default EM takes 10 epochs and re-training 15. The model that is given does not change.
+    default EM takes 10 epochs, re-training 15 and distillation 15, if the model was distilled. The model that is given
+    does not change.
     """
     planned = plan_update(model, read_delta(facts, remove, ReadOptions.from_dict(reading or {})), overrides)
     return fit_in_memory(planned.prepared, planned.config, progress)
@@ -193,6 +194,7 @@ def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
         "retrain.epochs": RETRAIN_EPOCHS,
         "retrain.candidates": (tuple(known["mix"]),),
         "retrain.start": "warm",
+        "distil.epochs": DISTIL_EPOCHS if config.distil.epochs else 0,
         "run.time_budget": None,
     }
     chosen = configure(configure(config, short), overrides)

@@ -14,7 +14,8 @@ Where no re-training beats the pre-trained tables, these are what the fit leaves
 
 Re-training leaves two models, which answer better together than either alone. Distillation trains one
 model of the same size towards what they say together, with the learned strengths as they are (model/teacher.py). It
-starts at the better of the two on validation, and is kept where it beats that.
+starts at the better of the two on validation, and is kept where it beats that. In an update, which validation cannot
+judge, it starts at the re-trained tables and is kept always.
 """
 
 from __future__ import annotations
@@ -387,23 +388,30 @@ class ThreePhases:
         self.phase = "done"
 
     def _start_student(self, em: EMState, retrained: PointState) -> PointState:
-        """The better of the two models on validation, with its accumulators; mutates the events."""
-        starts = {"point": (retrained.best, retrained.optimizer), "mean": (em.best, em.mean_optimizer)}
+        """The better of the two models on validation, with its accumulators; mutates the events.
+
+        A fit that goes on has re-trained tables for its student, as for its re-training, and the latest counts.
+        """
+        starts = {"point": (retrained.best, retrained.optimizer)}
+        if self._warm is None:
+            starts["mean"] = (em.best, em.mean_optimizer)
         mrrs = {name: 0.0 if self._validate is None else self._validate(tables) for name, (tables, _) in starts.items()}
         name = max(mrrs, key=lambda each: mrrs[each])  # of equal ones the re-trained
         tables, optimizer = starts[name]
         state = PointState.start(tables.clone(), self.config.distil, self._generator("distil"))
         if self.config.distil.optimizer == (self.config.retrain if name == "point" else self.config.em).optimizer:
             state.optimizer.restore(optimizer.state())
+        state.stopping.latest = self._warm is not None
         self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name]})
         return state
 
     @property
     def is_distilled(self) -> bool:
-        """Whether the student beats the model that it began as; without validation it counts as better."""
+        """Whether the student beats the model that it began as; it counts as better where validation does not judge."""
         began = next((event["mrr"] for event in self.events if event["event"] == "distil"), math.inf)
         assert self.student is not None
-        return self._validate is None or self.student.stopping.best > began
+        stopping = self.student.stopping
+        return self._validate is None or stopping.latest or stopping.best > began
 
     def _retraining_validator(self) -> Validate | None:
         """What re-training is validated by: its tables, alone or together with the means of q."""

@@ -34,7 +34,7 @@ Pair = tuple[Tensor, Tensor]  # of entities, of relations
 class WarmStart:
     """An earlier fit in larger tables."""
 
-    point: Pair  # re-trained tables, (n_entities, width) and (relation rows, width); zero in new rows
+    point: Pair  # the tables that it ended with, (n_entities, width) and (relation rows, width); zero in new rows
     posterior: Posterior
     strengths: Strengths
     new: Pair  # (n_entities,) and (relation rows,) bool: the rows that the earlier fit had not
