@@ -37,7 +37,7 @@ NOT_RUN = {
 
 # Fits go to their end on the first page that anybody reads. On the others the commands are the same, but end soon.
 READ_FIRST = "README.md"
-UPDATED_SOON = ["--set", "em.epochs=3", "--set", "retrain.epochs=4"]
+UPDATED_SOON = ["--set", "em.epochs=3", "--set", "retrain.epochs=4", "--set", "distil.epochs=3"]
 FEW_EPOCHS = {"fit": ["--set", "pretrain.epochs=4", *UPDATED_SOON], "update": UPDATED_SOON}
 
 # Pages whose python blocks another test runs.

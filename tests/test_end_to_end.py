@@ -1,4 +1,4 @@
-"""A planted graph with a known answer through the whole pipeline: generate, Dataset, three phases, ranks."""
+"""A planted graph with a known answer through the whole pipeline: generate, Dataset, all phases, ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from driving import exhaust
-from kgem.config import Config, EMConfig, ModelConfig, PretrainConfig, RetrainConfig
+from kgem.config import Config, DistilConfig, EMConfig, ModelConfig, PretrainConfig, RetrainConfig
 from kgem.data.dataset import Dataset
 from kgem.evaluate.averaging import AverageScorer
 from kgem.evaluate.blocks import Scorer
@@ -47,6 +47,7 @@ CONFIG = Config(
         trial_epochs=3,
         candidates=((1.0, 0.0), (5.0, 0.0), (1.0, 0.5)),
     ),
+    distil=DistilConfig(**TRAINING, epochs=20, patience=3, half_life=10.0, averaging=1.0),
     seed=0,
 )
 
@@ -147,8 +148,8 @@ def test_learned_strengths_follow_the_planted_ones(planted: Planted, result: Fit
 
 def test_the_fit_reports_what_it_did(data: Dataset, result: FitResult) -> None:
     assert result.mix in CONFIG.retrain.candidates
-    assert all(result.epochs[phase] > 0 for phase in ("pretrain", "em", "retrain"))
-    assert not result.events
+    assert all(result.epochs[phase] > 0 for phase in ("pretrain", "em", "retrain", "distil"))
+    assert [event["event"] for event in result.events] == ["distil"]  # and nothing else: where it began
     assert result.point.entities.shape == (data.n_entities, 20)
     assert result.strengths.relations.shape == (2 * data.n_relations,)
     assert all(bool((lam > 0).all()) and bool(lam.isfinite().all()) for lam in result.strengths)

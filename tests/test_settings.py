@@ -26,7 +26,9 @@ def test_toml_has_every_setting_and_reads_back_the_same(overrides: dict[str, Any
     assert Config.model_validate(content) == config
     dumped = config.model_dump()
     assert content.keys() == dumped.keys()
-    assert all(content[name].keys() == dumped[name].keys() for name in ("model", "pretrain", "em", "retrain", "run"))
+    assert all(
+        content[name].keys() == dumped[name].keys() for name in ("model", "pretrain", "em", "retrain", "distil", "run")
+    )
 
 
 def test_none_is_no_value_where_there_may_be_none() -> None:
@@ -114,6 +116,7 @@ def test_the_papers_recipe() -> None:
     assert config.em.patience > config.em.e_epochs and config.em.epochs > config.em.e_epochs
     assert config.retrain.candidates == ((1.0, 0.0),) and config.retrain.start == "warm"
     assert {config.pretrain.averaging, config.em.averaging, config.retrain.averaging} == {0.0}
+    assert config.distil.epochs == 0  # the paper has three phases
     assert configure(None, RECIPES["default"]()) == Config()
 
 

@@ -24,7 +24,7 @@ from kgem.settings import read_toml
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]
-PHASES = ("pretrain", "em", "retrain")  # distillation is off unless it is asked for
+PHASES = ("pretrain", "em", "retrain", "distil")
 
 SMALL: dict[str, Any] = {
     f"{phase}.{name}": value
@@ -32,7 +32,7 @@ SMALL: dict[str, Any] = {
     for name, value in {"epochs": 2, "patience": 50, "batch_size": 40}.items()
 } | {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.trial_epochs": 1, "run.threads": 1}
 SETTINGS = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
-EPOCHS = 2 + 2 + 4 + 2  # two finalists
+EPOCHS = 2 + 2 + (4 + 2) + 2  # re-training has two finalists
 
 
 def write_graph(folder: Path) -> Path:
@@ -88,6 +88,7 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
         "pre-training: epoch 1 of at most 2",
         "variational EM: 2 epochs",
         "re-training: 6 epochs",
+        "distillation: 2 epochs",
         "best MRR 0.",
         "next: kgem predict runs/a",
     ):
@@ -100,13 +101,17 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
     assert code == 0 and "this run is finished" in err
 
 
-def test_distillation_is_a_fourth_phase_where_it_is_wanted(kgem: Kgem) -> None:
-    wanted = ("--set", "distil.epochs=2", "--set", "distil.patience=50", "--set", "distil.batch_size=40")
-    code, _, err = kgem("fit", "graph.tsv", "--out", "runs/a", *SETTINGS, *wanted)
-    assert code == 0 and f"at most {EPOCHS + 2} epochs" in err and "distillation: 2 epochs" in err
-    assert [record["phase"] for record in read_log(Path("runs/a"))[EPOCHS:]] == ["distil"] * 2
+@pytest.mark.parametrize("wanted", [True, False])
+def test_distillation_is_a_fourth_phase_unless_it_is_left_out(kgem: Kgem, wanted: bool) -> None:
+    less = () if wanted else ("--set", "distil.epochs=0")
+    code, _, err = kgem("fit", "graph.tsv", "--out", "runs/a", *SETTINGS, *less)
+    epochs = EPOCHS if wanted else EPOCHS - 2
+    assert code == 0 and f"at most {epochs} epochs" in err
+    assert ("distillation: 2 epochs" in err) == ("distil" in err) == wanted
+    assert [record["phase"] for record in read_log(Path("runs/a"))[EPOCHS - 2 :]] == ["distil"] * (epochs - EPOCHS + 2)
     code, out, _ = kgem("resume", "runs/a", "--json")
-    assert code == 0 and json.loads(out)["epochs"] == {"pretrain": 2, "em": 2, "retrain": 6, "distil": 2}
+    spent = {"pretrain": 2, "em": 2, "retrain": 6} | ({"distil": 2} if wanted else {})
+    assert code == 0 and json.loads(out)["epochs"] == spent
 
 
 def test_quiet_json_and_the_folder_that_is_chosen(kgem: Kgem) -> None:
@@ -114,7 +119,8 @@ def test_quiet_json_and_the_folder_that_is_chosen(kgem: Kgem) -> None:
     assert code == 0 and err == ""
     result = json.loads(out)
     assert result["run"] == "runs/graph" and result["mode"] in ("point", "mean", "bayes", "blend")
-    assert 0 < result["metrics"]["test"]["mrr"] <= 1 and result["epochs"] == {"pretrain": 2, "em": 2, "retrain": 6}
+    assert 0 < result["metrics"]["test"]["mrr"] <= 1
+    assert result["epochs"] == {"pretrain": 2, "em": 2, "retrain": 6, "distil": 2}
     assert config_of("runs/graph").model.score == "distmult" and config_of("runs/graph").seed == 3
     code, again, _ = kgem("resume", "runs/graph", "--json")
     assert code == 0 and json.loads(again) == result
@@ -157,7 +163,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, epoch: int, times: int = 1) -> No
     monkeypatch.setattr(Watch, "show", call)
 
 
-@pytest.mark.parametrize("epoch", [1, 3, 6])
+@pytest.mark.parametrize("epoch", [1, 3, 6, 11])
 def test_ctrl_c_saves_and_says_how_to_go_on(
     kgem: Kgem, monkeypatch: pytest.MonkeyPatch, whole: dict[str, torch.Tensor], epoch: int
 ) -> None:
@@ -193,12 +199,12 @@ def test_warnings_of_the_library_are_shown(kgem: Kgem, monkeypatch: pytest.Monke
 
 
 def test_a_time_budget_shortens_the_phases(kgem: Kgem) -> None:
-    long = ["--set", "pretrain.epochs=90000", "--set", "em.epochs=90000", "--set", "retrain.epochs=90000"]
+    long = [word for phase in PHASES for word in ("--set", f"{phase}.epochs=90000")]
     code, _, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS, *long, "--time-budget", "1s")
     assert code == 0 and "fit into 1 s" in err
     assert set(re.findall("at most ([^,]*) left", err)) <= {"1 s", "under a second"} and " min " not in err
     config = config_of("a")
-    assert max(config.pretrain.epochs, config.em.epochs, config.retrain.epochs) < 90000
+    assert max(getattr(config, phase).epochs for phase in PHASES) < 90000
     assert config.run.time_budget == 1.0
 
 
@@ -225,7 +231,7 @@ def test_bars_on_a_terminal(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setenv("TERM", "xterm")
     assert kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)[0] == 0
-    for told in ("pre-training", "variational EM", "re-training", "best MRR"):
+    for told in ("pre-training", "variational EM", "re-training", "distillation", "best MRR"):
         assert told in terminal.text
 
 

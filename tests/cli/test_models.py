@@ -23,7 +23,8 @@ from kgem.settings import to_toml
 
 Kgem = Callable[..., tuple[int, str, str]]
 
-SHORT = {"pretrain.epochs": 3, "em.epochs": 3, "retrain.epochs": 2, "retrain.candidates": ((1.0, 0.0),)}
+SHORT = {"pretrain.epochs": 3, "em.epochs": 3, "retrain.epochs": 2, "distil.epochs": 2}
+SHORT |= {"retrain.candidates": ((1.0, 0.0),)}
 COMMANDS = ("predict", "similar", "strengths", "evaluate", "compare", "report", "export")
 
 

@@ -148,7 +148,7 @@ def test_ctrl_c_stops_it_cleanly_also_at_work(run: Path) -> None:
 
 def test_what_was_decided_is_learned(tmp_path: Path, kgem: Kgem) -> None:
     """From the review to `kgem update`: accepted proposals become training facts, facts that were dropped go."""
-    once = {f"{phase}.epochs": 1 for phase in ("pretrain", "em", "retrain")}
+    once = {f"{phase}.epochs": 1 for phase in ("pretrain", "em", "retrain", "distil")}
     small = {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
     with Run.create(tmp_path / "a", Prepared(random_graph(), None), configure(None, once | small)) as run:
         complete(run)
@@ -167,8 +167,8 @@ def test_what_was_decided_is_learned(tmp_path: Path, kgem: Kgem) -> None:
         assert client.post("/api/review", json=fact | {"decision": decision, "kind": kind}).status_code == 200
     explorer.jobs.stop()
 
-    quick = ("--set", "em.epochs=1", "--set", "retrain.epochs=1", "--threads", 1, "-q")
-    code, _, err = kgem("update", tmp_path / "a", tmp_path / "a" / "review.tsv", *quick)
+    once_more = [word for phase in ("em", "retrain", "distil") for word in ("--set", f"{phase}.epochs=1")]
+    code, _, err = kgem("update", tmp_path / "a", tmp_path / "a" / "review.tsv", *once_more, "--threads", 1, "-q")
     assert code == 0, err
     before, after = (set(load(tmp_path / name).data.frame("train").rows()) for name in ("a", "a-2"))
     assert after - before == {_fact(accepted)} and before - after == {_fact(dropped)}

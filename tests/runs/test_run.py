@@ -35,9 +35,10 @@ SMALL: dict[str, Any] = {
     "pretrain": {**PHASES, "candidates": (1.0,)},
     "em": {**PHASES, "settled": 0.0},
     "retrain": {**PHASES, "candidates": ((1.0, 0.0), (1.0, 2.0)), "trial_epochs": 2},
+    "distil": PHASES,
     "run": {"checkpoint_seconds": 0.0, "threads": 1},
 }
-EPOCHS = 3 + 3 + 2 * 2 + 2  # both finalists go on to the third epoch
+EPOCHS = 3 + 3 + 2 * 2 + 2 + 3  # both finalists of re-training go on to the third epoch
 GRAPH = random_graph()
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -148,10 +149,11 @@ def test_the_folder_has_everything(whole: Path) -> None:
     }
     assert [path.name for path in (whole / "checkpoints").iterdir()] == [f"{EPOCHS:06d}"]
     records = read_log(whole)
-    assert [record["phase"] for record in records] == ["pretrain"] * 3 + ["em"] * 3 + ["retrain"] * 6
+    assert [record["phase"] for record in records] == ["pretrain"] * 3 + ["em"] * 3 + ["retrain"] * 6 + ["distil"] * 3
     assert [record["candidate"] for record in records[6:10]] == [0, 0, 1, 1]
-    assert {record["candidate"] for record in records[10:]} == {0, 1}
-    assert [record["epoch"] for record in records[10:]] == [3, 3]
+    assert {record["candidate"] for record in records[10:12]} == {0, 1}
+    assert [record["epoch"] for record in records[10:]] == [3, 3, 1, 2, 3]
+    assert [record["candidate"] for record in records[12:]] == [None] * 3
     plain = {"phase", "candidate", "epoch", "loss", "mrr", "best", "rate", "seconds"}
     assert set(records[0]) == plain
     assert {"log_likelihood", "prior", "entropy", "elbo"} <= set(records[4])
@@ -161,6 +163,7 @@ def test_the_folder_has_everything(whole: Path) -> None:
         model = run.model()
         assert model is not None and model.metrics["test"]["overall"]["n"] == 2 * len(GRAPH.test)
         assert model.provenance["seconds"] > 0 and model.provenance["epochs"]["retrain"] == 6
+        assert model.provenance["epochs"]["distil"] == 3
 
 
 def test_checkpoints_wait_for_their_turn(tmp_path: Path) -> None:
@@ -333,20 +336,26 @@ def test_changed_settings_are_not_passed_over_in_silence(tmp_path: Path) -> None
 def test_lengths_that_fit_into_a_budget() -> None:
     config = Config()
     assert within_budget(config, "em", 1.0, 1e6) is config
-    assert longest(within_budget(config, "pretrain", 1.0, 100.0), "pretrain") == 1 + 27
-    assert within_budget(config, "em", 1.0, 100.0).em.epochs == 1 + int(90 * 4 / 7)
+    assert longest(within_budget(config, "pretrain", 1.0, 100.0), "pretrain") == 1 + int(90 * 3 / 13)
+    assert within_budget(config, "em", 1.0, 100.0).em.epochs == 1 + int(90 * 4 / 10)
+    assert within_budget(config, "distil", 1.0, 50.0).distil.epochs == 1 + 45
+    three = configure(None, {"distil.epochs": 0})  # no share for a phase without epochs
+    assert longest(within_budget(three, "pretrain", 1.0, 100.0), "pretrain") == 1 + 27
+    assert within_budget(three, "em", 1.0, 100.0).em.epochs == 1 + int(90 * 4 / 7)
     assert within_budget(config, "em", 1.0, -5.0).em.epochs == 1
     for seconds in (0.01, 0.1, 0.5, 1.0, 3.0, 20.0, 99.0):
         race = within_budget(config, "retrain", seconds, 100.0)
-        assert 1 <= longest(race, "retrain") <= max(1, 1 + 90 / seconds)
+        assert 1 <= longest(race, "retrain") <= max(1, 1 + 45 / seconds)
         assert race.retrain.trial_epochs <= config.retrain.trial_epochs
     assert within_budget(config, "retrain", 20.0, 100.0).retrain.candidates == config.retrain.candidates[:1]
 
 
 def test_epochs_that_can_still_come() -> None:
     config = small()
-    assert sum(longest(config, phase) for phase in ("pretrain", "em", "retrain")) == EPOCHS
-    assert epochs_left(config, "em", {"pretrain": 1, "em": 2, "retrain": 0}) == 1 + 6
+    assert sum(longest(config, phase) for phase in ("pretrain", "em", "retrain", "distil")) == EPOCHS
+    assert epochs_left(config, "em", {"pretrain": 1, "em": 2, "retrain": 0}) == 1 + 6 + 3
+    assert epochs_left(config, "distil", {"pretrain": 3, "em": 3, "retrain": 6, "distil": 1}) == 2
+    assert epochs_left(small(**{"distil.epochs": 0}), "em", {"pretrain": 1, "em": 2, "retrain": 0}) == 1 + 6
 
 
 def test_a_budget_shortens_and_is_kept_through_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,16 +368,16 @@ def test_a_budget_shortens_and_is_kept_through_a_resume(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(driver, "within_budget", shorter)
     more = {"run.time_budget": 3600.0, "run.checkpoint_seconds": 1e9, "retrain.candidates": ((1.0, 0.0),)}
-    for name, stops in (("a", (1, 4)), ("b", ())):
+    for name, stops in (("a", (1, 4, 7)), ("b", ())):
         begin(tmp_path / name, **more).close()
         for epochs in stops:
             with Run.open(tmp_path / name) as run:
                 stop_after(run, epochs)
         resume(tmp_path / name)
         config = Config.model_validate(running.read_toml(tmp_path / name / "config.toml"))
-        assert (config.pretrain.epochs, config.em.epochs, config.retrain.epochs) == (2, 2, 2)
-    assert calls == ["pretrain", "em", "retrain"] * 2
-    assert same(tmp_path / "a", tmp_path / "b") and len(read_log(tmp_path / "a")) == 6
+        assert [getattr(config, phase).epochs for phase in ("pretrain", "em", "retrain", "distil")] == [2, 2, 2, 2]
+    assert calls == ["pretrain", "em", "retrain", "distil"] * 2
+    assert same(tmp_path / "a", tmp_path / "b") and len(read_log(tmp_path / "a")) == 8
 
 
 def test_lengths_are_in_the_checkpoint_that_follows_their_choice(tmp_path: Path) -> None:
@@ -385,6 +394,7 @@ def test_lengths_are_in_the_checkpoint_that_follows_their_choice(tmp_path: Path)
         "pretrain",
         "em",
         "retrain",
+        "distil",
     ]
 
 

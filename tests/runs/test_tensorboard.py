@@ -20,11 +20,12 @@ from kgem.runs.run import Run, read_log
 from kgem.runs.tensorboard import TensorBoard
 from obvious import random_graph
 
+PHASES = ("pretrain", "em", "retrain", "distil")
 QUICK: dict[str, Any] = {
     "model.dim": 3,
     "pretrain.candidates": (1.0,),
     "retrain.candidates": ((1.0, 0.0),),
-} | {f"{phase}.{name}": n for phase in ("pretrain", "em", "retrain") for name, n in (("epochs", 2), ("batch_size", 40))}
+} | {f"{phase}.{name}": n for phase in PHASES for name, n in (("epochs", 2), ("batch_size", 40))}
 
 
 def events_of(folder: Path) -> Any:
@@ -72,7 +73,7 @@ def test_a_run_that_goes_on_continues_its_curves(tmp_path: Path) -> None:
         complete(run)
     events = events_of(tmp_path / "run" / "tensorboard")
     log = read_log(tmp_path / "run")
-    for phase in ("pretrain", "em", "retrain"):
+    for phase in PHASES:
         wanted = [(step, record["loss"]) for step, record in enumerate(log, 1) if record["phase"] == phase]
         found = [(event.step, event.value) for event in events.Scalars(f"{phase}/loss")]
         np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -70,6 +70,7 @@ def settings(
         pretrain=PretrainConfig(**(COMMON | pretrain)),
         em=EMConfig(**(COMMON | em)),
         retrain=RetrainConfig(**(COMMON | retrain)),
+        distil=DistilConfig(epochs=0),  # `with_student` is what has it
         seed=3,
     )
 
