@@ -1,4 +1,4 @@
-"""The peak memory of a whole `kgem fit`: all three phases, checkpoints, the choice of the mode and the files.
+"""The peak memory of a whole `kgem fit`: all phases, checkpoints, the choice of the mode and the files.
 
 Run as `python -m bench.whole_fit [GRAPH] [DIM]`; an epoch per phase and candidate is enough for the peak.
 """
@@ -19,6 +19,7 @@ ONE_EPOCH = {
     "em.epochs": "1",
     "retrain.epochs": "1",
     "retrain.candidates": "[[1.0, 0.0]]",
+    "distil.epochs": "1",
     "run.checkpoint_seconds": "0",
 }
 
