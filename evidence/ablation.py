@@ -46,7 +46,7 @@ def _check(fit: Document, control: Document) -> None:
     config = json.loads(json.dumps(fit["config"]))
     for name, value in VARIANTS[control["variant"]].changes.items():
         section, _, key = name.partition(".")
-        config[section][key] = json.loads(json.dumps(value))
+        config.setdefault(section, {})[key] = json.loads(json.dumps(value))
     differing = differing_settings({**fit, "config": config}, control)
     if differing:
         what = f"{fit['name']} and its control {control['variant']!r} differ in {', '.join(differing)}"

@@ -154,11 +154,11 @@ def settings_of(document: Document) -> dict[str, Any]:
     """The settings that made a cell what it is, by their dotted names, as they were written.
 
     A setting that came after the cell was made is missing, and not what it would be now; only products were exact
-    before they could be rounded.
+    before they could be rounded, and no model was distilled before there was distillation.
     """
     config = document.get("config", {})
     searched = VARIANTS[document["variant"]].strength == "searched"
-    found: dict[str, Any] = {"run.products": "exact"} if config else {}
+    found: dict[str, Any] = {"run.products": "exact", **_UNDISTILLED} if config else {}
     for name, value in config.items():
         found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
     chosen_by_search = {"pretrain.strength"} if searched else set()
@@ -171,7 +171,7 @@ def is_free(name: str, config: Mapping[str, Any]) -> bool:
     The figures of cells that were carried out otherwise differ by the order of sums at most.
     """
     phase, _, setting = name.partition(".")
-    idle = phase in ("em", "retrain") and config[phase].get("epochs") == 0 and setting != "epochs"
+    idle = phase in ("em", "retrain", "distil") and config.get(phase, {}).get("epochs") == 0 and setting != "epochs"
     return name in CARRIED_OUT or idle
 
 

@@ -42,6 +42,7 @@ BASE: dict[str, Any] = {
     "pretrain": {**PHASE, "candidates": (1.0,)},
     "em": {**PHASE, "settled": 0.0},
     "retrain": {**PHASE, "candidates": ((1.0, 0.0), (1.0, 1.0)), "trial_epochs": 1, "fall_back": False},
+    "distil": PHASE,
     "run": {"checkpoint_seconds": 0.0, "threads": 1},
 }
 MADE = ("conventional", "search", "em")
@@ -239,8 +240,12 @@ def test_a_setting_that_is_newer_than_a_cell_is_not_what_it_would_be_now() -> No
         return document("umls", "em", seed, 0.8, config=config)
 
     older, newer = cell(0), cell(1)
-    del older["config"]["retrain"]["fall_back"], older["config"]["run"]["products"]
-    assert changed_settings(older, CELL, base()) == ["retrain.fall_back"], "products were exact then"
+    del older["config"]["retrain"]["fall_back"], older["config"]["run"]["products"], older["config"]["distil"]
+    assert changed_settings(older, CELL, base()) == ["retrain.fall_back"], (
+        "products were exact then, and nothing distilled"
+    )
+    distilled = replace(CELL, variant="distil")
+    assert "distil.epochs" in changed_settings({**older, "variant": "distil"}, distilled, base())
     rounded = configure(base(), {"run.products": "bfloat16"})
     assert "run.products" in changed_settings(newer, CELL, rounded), "rounding shows in figures"
     assert all(row.seeds == [0] for row in rows_of([older, newer])), "the two are not averaged"

@@ -16,6 +16,7 @@ from obvious import random_graph
 
 Evidence = Callable[..., tuple[int, str, str]]
 SHORT = ("pretrain.epochs=2", "em.epochs=1", "retrain.epochs=1", "retrain.trial_epochs=1", "pretrain.trial_epochs=1")
+SHORT += ("distil.epochs=1",)
 WORDS = ["--dim", "3", "--model", "complex", "--threads", "1"]
 WORDS += [word for setting in SHORT for word in ("--set", setting)]
 TRIALS = ["--trials", "2"]
