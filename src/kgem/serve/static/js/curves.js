@@ -1,4 +1,4 @@
-// The part of the graph view about learning: validation MRR, loss and ELBO over the epochs of the three phases.
+// The part of the graph view about learning: validation MRR, loss and ELBO over the epochs of all phases.
 
 import { get } from "./api.js";
 import { el, svg } from "./dom.js";
@@ -147,7 +147,7 @@ function summary(segments, page) {
   return el(
     "section",
     { class: "card" },
-    el("h2", { class: "small-head" }, "The three phases"),
-    table({ caption: "The three phases", columns, rows, announce: page.announce }),
+    el("h2", { class: "small-head" }, "The phases"),
+    table({ caption: "The phases", columns, rows, announce: page.announce }),
   );
 }
