@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## make .venv and install kgem into it
 
-demo: $(STAMP)   ## fit the embedded graph through all three phases, print predictions, write a report
+demo: $(STAMP)   ## fit the embedded graph through all phases, print predictions, write a report
 	$(BIN)/kgem demo
 
 test: $(STAMP)   ## run the test suite of the library, in two processes of one thread each

@@ -186,7 +186,7 @@ def memory(plan: Plan) -> dict[str, Any]:
 
 
 def _whole_fit(graph: str, dim: int) -> dict[str, Any]:
-    """All three phases through the command line, in a child of a fresh process: its peak is then its own."""
+    """All phases through the command line, in a child of a fresh process: its peak is then its own."""
     command = [sys.executable, "-m", "bench.whole_fit", graph, str(dim)]
     answer: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return answer

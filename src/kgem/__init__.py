@@ -1,7 +1,7 @@
 """kgem: knowledge graph embeddings whose regularisers tune themselves.
 
     data = kgem.Dataset.load("graph.tsv")             # or a folder, or a catalogue name
-    model = kgem.fit(data, model="complex", dim=100)  # all three phases
+    model = kgem.fit(data, model="complex", dim=100)  # all phases
     model.predict(head="France", relation="borders", top=5)
     model.save("models/world"); kgem.load("models/world")
 

@@ -1,4 +1,4 @@
-"""`kgem demo`: the graph that comes with kgem through all three phases, and questions whose answers can be checked."""
+"""`kgem demo`: the graph that comes with kgem through all phases, and questions whose answers can be checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kgem fit`: a graph through all three phases, into a run folder."""
+"""`kgem fit`: a graph through all phases, into a run folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fit(
     *,
     how: reading.ReadOptions,
 ) -> None:
-    """Fit a graph: pre-training, variational EM that learns every strength, re-training.
+    """Fit a graph: pre-training, variational EM that learns every strength, re-training, distillation.
 
     A graph without splits is split. The run folder gets everything; a run that was stopped goes on with
     'kgem resume'.

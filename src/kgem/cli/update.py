@@ -54,8 +54,8 @@ def update(
 ) -> None:
     """Teach a run new facts, about new entities and relations too; into a run folder of its own.
 
-    It goes on from what the run has learned: a short EM and a short re-training. New facts are for training unless the
-    file says otherwise; those kept for validation and test stay there, so that figures can be compared.
+    It goes on from what the run has learned: a short EM, re-training and distillation. New facts are for training
+    unless the file says otherwise; those kept for validation and test stay there, so that figures can be compared.
     """
     if facts is None and remove is None:
         raise InputError("no facts are given", remedy=f"kgem update {folder} new.tsv, or --remove gone.tsv, or both")

@@ -179,7 +179,7 @@ def render_learning(model: Model, history: RunHistory) -> str:
         )
     parts = [
         note(about),
-        picture(curves, "curves", "Validation MRR and training loss over the epochs of the three phases"),
+        picture(curves, "curves", "Validation MRR and training loss over the epochs of all phases"),
     ]
     if any(record.get("phase") == "em" and record.get("elbo") is not None for record in history.records):
         elbo = figures.elbo_figure(history.records, m_step_from=model.config.em.e_epochs or None)

@@ -1,4 +1,4 @@
-"""From a graph and settings to a Model: splits where there are none, validation, the three phases, the best mode."""
+"""From a graph and settings to a Model: splits where there are none, validation, all phases, the mode to answer in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fit(
     test: float = 0.1,
     **overrides: Any,
 ) -> Model:
-    """Fit a graph through all three phases.
+    """Fit a graph: pre-training, variational EM, re-training, distillation.
 
     `data` is a Dataset or anything that Dataset.load takes. `model`, `dim` and `seed` go before the `config`, and so do
     overrides, as nested dicts (`em={"beta": 0.3}`) or dotted (`**{"em.beta": 0.3}`). A graph without validation facts

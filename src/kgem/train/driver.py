@@ -1,4 +1,4 @@
-"""The one way a fit is driven: epochs of the three phases, their lengths within the time budget if there is one."""
+"""The one way a fit is driven: epochs of all phases, their lengths within the time budget if there is one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Fit", "use_threads"]
 
 
 class Fit:
-    """The three phases of a graph, and how long they have taken.
+    """The phases of a graph, and how long they have taken.
 
     Lengths are chosen after the first epoch of each phase, when its speed is known, and are in `phases.config` before
     that epoch is told of, so that a checkpoint has them.

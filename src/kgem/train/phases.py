@@ -1,4 +1,4 @@
-"""Section 3.2: pre-train, variational EM, re-train; a machine of three phases that can stop and go on anywhere.
+"""Section 3.2: pre-train, variational EM, re-train; then distil. A machine of phases that can stop and go on anywhere.
 
 Re-training fits a point estimate with the learned strengths. The mean of q was trained under noise, which
 acts like a further regulariser that grows with how often a symbol occurs (docs/method.md); a point estimate
