@@ -1,0 +1,207 @@
+"""What a mode and the graph say about a fact, from both sides: numbers that a small model can learn from.
+
+A fact (h, r, t) answers two questions, (h, r, ?) and (?, r, t). For each side: the probability of the answer, its share
+(n + 1) p among the n known answers and itself, how many unknown answers are before it, how many known ones there are
+already, how many such questions have, whether they have just one, and whether the answer has been one to this relation.
+A fact that is itself among the known ones is looked at as if it were not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kgem.answer.modes import ModeScorer
+from kgem.data.dataset import Dataset, IntArray, LongArray
+from kgem.data.index import QueryIndex
+from kgem.evaluate.blocks import MEMORY, Block, Blocks, Ints, OnProgress, known_cells
+
+__all__ = ["FEATURES", "FactViews", "Known", "view_facts"]
+
+FEATURES = (
+    "log share, better side",
+    "log share, worse side",
+    "log probability of the tail",
+    "log probability of the head",
+    "log(1 + known tails)",
+    "log(1 + known heads)",
+    "log of known tails per head",
+    "log of known heads per tail",
+    "one tail per head, and there is one",
+    "one head per tail, and there is one",
+    "the tail has been one",
+    "the head has been one",
+    "log(1 + better unknown tails)",
+    "log(1 + better unknown heads)",
+)
+LEAST = -30.0  # of a logarithm
+COMPARED = 2**22  # scores that are compared at a time
+FUNCTIONAL, ENOUGH = 0.95, 20  # what makes a rule: the share of cases that keep it, and how many there must be
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Facts that count as known, and what they say about their relations."""
+
+    index: QueryIndex  # from both sides
+    n_relations: int
+
+    @classmethod
+    def of(cls, data: Dataset, facts: IntArray) -> Known:
+        index = QueryIndex.build(data.reciprocal(facts), data.n_entities, 2 * data.n_relations)
+        return cls(index, data.n_relations)
+
+    @classmethod
+    def everything(cls, data: Dataset) -> Known:
+        """All facts of all splits."""
+        return cls(data.filter_index, data.n_relations)
+
+    def count(self, heads: Ints, relations: Ints) -> LongArray:
+        """How many known answers each question has, (b,)."""
+        places = self.index.find(heads, relations)
+        counts: LongArray = np.where(places >= 0, self.index.counts[places], 0)
+        return counts
+
+    def has(self, facts: Ints) -> Bools:
+        """Whether each fact (n, 3), with reciprocal ids or not, is known: (n,)."""
+        rows, tails = self.index.gather(self.index.find(facts[:, 0], facts[:, 1]))
+        found = np.zeros(len(facts), dtype=bool)
+        found[rows[tails == facts[rows, 2]]] = True
+        return found
+
+    @cached_property
+    def questions(self) -> LongArray:
+        """How many questions of each relation have an answer, reciprocal relations included: (2 N_r,)."""
+        return np.bincount(self.index.relations, minlength=2 * self.n_relations)
+
+    @cached_property
+    def answers_per_question(self) -> Floats:
+        """On average, of those that have any: (2 N_r,)."""
+        answers = np.bincount(self.index.relations, weights=self.index.counts, minlength=2 * self.n_relations)
+        return np.maximum(answers, 1) / np.maximum(self.questions, 1)
+
+    @cached_property
+    def single(self) -> Floats:
+        """The share of a relation's questions that have just one answer: (2 N_r,)."""
+        single = np.bincount(self.index.relations, weights=self.index.counts == 1, minlength=2 * self.n_relations)
+        return single / np.maximum(self.questions, 1)
+
+    @cached_property
+    def closed(self) -> Bools:
+        """Relations whose next answer is hardly ever a new one: (2 N_r,).
+
+        The share of new ones is about that of the facts whose answer has no other fact of the relation (Good, 1953).
+        """
+        once = np.roll(self.single * self.questions, self.n_relations)  # answers to r are who asks r^-1
+        facts = self.answers_per_question * self.questions
+        rule: Bools = (once <= (1 - FUNCTIONAL) * facts) & (facts >= ENOUGH)
+        return rule
+
+    @cached_property
+    def functional(self) -> Bools:
+        """Relations whose questions have one answer each, as a rule: (2 N_r,)."""
+        rule: Bools = (self.single >= FUNCTIONAL) & (self.questions >= ENOUGH)
+        return rule
+
+
+@dataclass(frozen=True, eq=False)
+class FactViews:
+    """What is seen of facts from both sides; (n, 2) each, first (h, r, ?), then (?, r, t)."""
+
+    facts: LongArray  # (n, 3)
+    relations: LongArray  # reciprocal ones for the second side
+    log_probability: Floats
+    better: LongArray  # unknown answers that the mode puts before it
+    known: LongArray  # other answers that are known
+    n_per_question: Floats  # on average
+    single: Floats  # share of the relation's questions with one answer
+    second_value: Bools  # the relation has one answer as a rule, and this question has one
+    role_seen: Bools  # the answer has been an answer to this relation, in another fact
+    new_role: Bools  # it has not, and answers to this relation have, as a rule
+
+    @property
+    def log_share(self) -> Floats:
+        """(n + 1) p: about 0 for an answer that is as good as the known ones."""
+        return self.log_probability + np.log1p(self.known)
+
+    @property
+    def side(self) -> LongArray:
+        """The side that speaks more for each fact, 0 or 1: (n,)."""
+        better: LongArray = self.log_share.argmax(1)
+        return better
+
+    def features(self) -> Floats:
+        """One row for each fact, a column for each of FEATURES."""
+        share = self.log_share
+        columns = [
+            share.max(1, keepdims=True),
+            share.min(1, keepdims=True),
+            self.log_probability,
+            np.log1p(self.known),
+            np.log(self.n_per_question),
+            self.single * (self.known > 0),
+            self.role_seen,
+            np.log1p(self.better),
+        ]
+        return np.maximum(np.concatenate(columns, axis=1, dtype=np.float64), LEAST)
+
+
+@torch.no_grad()
+def view_facts(
+    mode: ModeScorer, facts: Ints, known: Known, *, memory: int = MEMORY, on_progress: OnProgress | None = None
+) -> FactViews:
+    """Look at facts (n, 3) from both sides, in blocks of at most about `memory` bytes."""
+    data = mode.data
+    asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
+    log_probability, better = np.empty(len(asked)), np.empty(len(asked), dtype=np.int64)
+    for block in Blocks(mode.scorer, asked, memory, whole=True, on_progress=on_progress):
+        for places, logs, before in _compare(mode, block, asked, known):
+            log_probability[places], better[places] = logs, before
+    others = known.has(asked).astype(np.int64)  # the fact itself, if it is known, is looked at as if it were not
+    counts = known.count(asked[:, 0], asked[:, 1]) - others
+    back = np.concatenate([asked[len(facts) :], asked[: len(facts)]])  # the same facts from the other side
+    relations = asked[:, 1]
+
+    def sides(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        return values.reshape(2, -1).T
+
+    role_seen = known.count(back[:, 0], back[:, 1]) - others > 0
+    return FactViews(
+        facts=facts.astype(np.int64),
+        relations=sides(relations),
+        log_probability=sides(log_probability),
+        better=sides(better),
+        known=sides(counts),
+        n_per_question=sides(known.answers_per_question[relations]),
+        single=sides(known.single[relations]),
+        second_value=sides(known.functional[relations] & (counts > 0)),
+        role_seen=sides(role_seen),
+        new_role=sides(known.closed[relations] & ~role_seen),
+    )
+
+
+def _compare(
+    mode: ModeScorer, block: Block, facts: LongArray, known: Known
+) -> Iterator[tuple[LongArray, Floats, LongArray]]:
+    """Places of the block's facts, the log probability of each, and how many unknown answers are before it."""
+    ((_, logs),) = block.scores()
+    rows, tails = block.put(block.rows), block.put(facts[block.places, 2])
+    own = logs[rows, tails]
+    never = tuple(map(block.put, mode.candidates.self_answers(block.queries)))
+    logs[never] = -torch.inf
+    log_z = (logs / mode.temperature).logsumexp(1)
+    mine = (own / mode.temperature - log_z[rows]).double().cpu().numpy()
+    logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
+    step = max(1, COMPARED // logs.shape[1])
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        before = (logs[rows[part]] > own[part, None]).sum(1)
+        yield block.places[part], mine[part], before.cpu().numpy()
