@@ -66,6 +66,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "evaluate": (
         "blocks",
+        "frequency",
         "averaging",
         "ranking",
         "metrics",
@@ -79,6 +80,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "candidates",
         "modes",
         "predict",
+        "features",
+        "proposals",
+        "proposal_quality",
         "missing",
         "similar",
         "strengths",

@@ -51,7 +51,7 @@ def test_missing_facts_against_all_of_them(
     model = random_model(graph())
     wanted = everything_missing(model, mode)
     best = sorted(wanted, key=lambda fact: -wanted[fact][0])[:40]
-    found = model.missing_facts(40, mode=mode)
+    found = model.missing_facts(40, mode=mode, all_values=True)
     assert [ids(model, fact) for fact in found] == best
     np.testing.assert_allclose([fact.share for fact in found], [wanted[f][0] for f in best], rtol=1e-8)
     np.testing.assert_allclose([fact.probability for fact in found], [wanted[f][1] for f in best], rtol=1e-8)
@@ -70,7 +70,7 @@ def test_a_missing_fact_has_the_probability_of_its_prediction() -> None:
 def test_all_missing_facts_each_once_and_none_twice() -> None:
     model = random_model(loopless_graph())
     wanted = everything_missing(model, "point")
-    found = [ids(model, fact) for fact in model.missing_facts(10**6)]
+    found = [ids(model, fact) for fact in model.missing_facts(10**6, all_values=True)]
     assert len(found) == len(set(found)) and set(found) == set(wanted)
     assert {r for h, r, t in found if h == t} == {2, 3}  # those that training often has from an entity to itself
 
@@ -92,7 +92,7 @@ def test_some_relations_only_and_progress() -> None:
 def test_questions_about_some_entities_only() -> None:
     model = random_model()
     names = [model.data.entities[i] for i in (0, 3)]
-    every = {ids(model, fact): fact for fact in model.missing_facts(10**6, about=names)}
+    every = {ids(model, fact): fact for fact in model.missing_facts(10**6, about=names, all_values=True)}
     index = model.data.query_index
     asked = {(h, r) for h, r in zip(index.heads.tolist(), index.relations.tolist(), strict=True) if h in (0, 3)}
     n = model.data.n_relations

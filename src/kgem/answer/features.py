@@ -9,7 +9,7 @@ A fact that is itself among the known ones is looked at as if it were not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,9 @@ from kgem.data.dataset import Dataset, IntArray, LongArray
 from kgem.data.index import QueryIndex
 from kgem.evaluate.blocks import MEMORY, Block, Blocks, Ints, OnProgress, known_cells
 
-__all__ = ["FEATURES", "FactViews", "Known", "view_facts"]
+__all__ = ["FEATURES", "SIDES", "FactViews", "Known", "explain_against", "nearest_facts", "view_facts"]
+
+SIDES = ("tail", "head")  # what is asked for, of a fact
 
 FEATURES = (
     "log share, better side",
@@ -132,11 +134,14 @@ class FactViews:
         """(n + 1) p: about 0 for an answer that is as good as the known ones."""
         return self.log_probability + np.log1p(self.known)
 
-    @property
-    def side(self) -> LongArray:
-        """The side that speaks more for each fact, 0 or 1: (n,)."""
-        better: LongArray = self.log_share.argmax(1)
-        return better
+    def asked_in(self, queries: LongArray) -> Bools:
+        """Whether each side is the answer to one of some questions (b, 2)."""
+        asked = queries[:, 0] << 32 | queries[:, 1]
+        return np.isin(self.facts[:, [0, 2]] << 32 | self.relations, asked)
+
+    def take(self, rows: LongArray) -> FactViews:
+        """Of some of the facts, in this order."""
+        return FactViews(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def features(self) -> Floats:
         """One row for each fact, a column for each of FEATURES."""
@@ -205,3 +210,39 @@ def _compare(
         part = slice(start, start + step)
         before = (logs[rows[part]] > own[part, None]).sum(1)
         yield block.places[part], mine[part], before.cpu().numpy()
+
+
+def explain_against(data: Dataset, known: Known, views: FactViews, row: int) -> Iterator[str]:
+    """Which rules of the graph a fact breaks, in words."""
+    h, r, t = views.facts[row]
+    relation = data.relations[r]
+    for side, (asker, answer) in enumerate(((h, t), (t, h))):
+        if views.second_value[row, side]:
+            others = known.index.tails_of(int(known.index.find([asker], [views.relations[row, side]])[0]))
+            other = data.entities[next(each for each in others if each != answer)]
+            one = (
+                f"{data.entities[asker]} has {other} already"
+                if side == 0
+                else f"{other} is that of {data.entities[asker]}"
+            )
+            yield f"one {SIDES[side]} as a rule: {one}"
+        if views.new_role[row, side]:
+            yield f"{data.entities[answer]} is not the {SIDES[side]} of {relation} elsewhere"
+
+
+def nearest_facts(mode: ModeScorer, known: Known, fact: LongArray) -> list[tuple[int, int, int]]:
+    """Of the known facts that share two of three symbols with this one, those whose third is most like its own.
+
+    At most one for each side, the one that is more alike first.
+    """
+    h, r, t = map(int, fact)
+    found = []
+    for asker, relation, answer in ((t, r + known.n_relations, h), (h, r, t)):
+        others = known.index.tails_of(int(known.index.find([asker], [relation])[0]))
+        others = others[others != answer]
+        if len(others):
+            likeness = mode.likeness(answer, others)
+            best = int(likeness.argmax())
+            other = int(others[best])
+            found.append((float(likeness[best]), (other, r, t) if relation >= known.n_relations else (h, r, other)))
+    return [each for _, each in sorted(found, reverse=True)]

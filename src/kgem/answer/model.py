@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from kgem.answer import artifact, predict
@@ -16,6 +17,7 @@ from kgem.answer.candidates import Candidates
 from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
 from kgem.answer.modes import AUTO, MODES, ModeScorer
 from kgem.answer.predict import Prediction, Query
+from kgem.answer.proposals import Decided, Ranker
 from kgem.answer.similar import Similar, find_similar
 from kgem.answer.strengths import SymbolStrengths
 from kgem.config import Config
@@ -57,6 +59,9 @@ class Model:
     validation: Mapping[str, float] = field(default_factory=dict)  # filtered MRR by mode; none without validation
     temperatures: Mapping[str, float] = field(default_factory=dict)  # by mode, fitted on validation
     n_samples: int = SAMPLES
+    ranker: Ranker | None = None  # of proposals in mode `auto`, learned from validation
+    decided: Decided = field(default_factory=Decided.none)  # proposals that people decided about, in earlier models
+    rejected: tuple[tuple[str, str, str], ...] = ()  # proposals that people rejected: they do not come again
     metrics: Mapping[str, Any] = field(default_factory=dict)  # whatever was measured, for JSON
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of data and fit, for JSON
 
@@ -95,6 +100,7 @@ class Model:
             sample_scorers=lambda: [TableScorer(sample) for sample in self.samples],
             # The scale of q's scores is that of its means; the re-trained tables have another.
             sample_temperature=self.temperature("bayes" if name == "bayes" else "mean"),
+            ranker=self.ranker if name == self.mode else None,
         )
 
     @cached_property
@@ -113,7 +119,10 @@ class Model:
     @cached_property
     def candidates(self) -> Candidates:
         """Who may answer questions about this graph."""
-        return Candidates(self.data)
+        data, known = self.data, self.data.entities.__contains__
+        facts = [fact for fact in self.rejected if known(fact[0]) and known(fact[2]) and fact[1] in data.relations]
+        ids = [(data.entities.id(h), data.relations.id(r), data.entities.id(t)) for h, r, t in facts]
+        return Candidates(data, np.array(ids, dtype=np.int64).reshape(-1, 3))
 
     @cached_property
     def strengths(self) -> SymbolStrengths:
@@ -180,11 +189,20 @@ class Model:
         mode: str = AUTO,
         *,
         about: Sequence[str] | None = None,
+        all_values: bool = False,
         memory: int = MEMORY,
         progress: OnProgress | None = None,
     ) -> list[ScoredFact]:
-        """The most probable facts that the graph does not have."""
-        return missing_facts(self.mode_scorer(mode), top, relations, about=about, memory=memory, on_progress=progress)
+        """Facts that the graph may lack, most credible first; with `all_values` also those against its rules."""
+        return missing_facts(
+            self.mode_scorer(mode),
+            top,
+            relations,
+            about=about,
+            all_values=all_values,
+            memory=memory,
+            on_progress=progress,
+        )
 
     def doubtful_facts(
         self,
@@ -212,6 +230,11 @@ class Model:
             "validation": dict(self.validation),
             "temperatures": dict(self.temperatures),
             "n_samples": self.n_samples,
+            "proposals": {
+                "ranker": None if self.ranker is None else self.ranker.to_dict(),
+                "decided": self.decided.to_dict(),
+                "rejected": [list(fact) for fact in self.rejected],
+            },
             "metrics": dict(self.metrics),
             "provenance": dict(self.provenance),
             "dataset": graph["dataset"],
@@ -240,6 +263,7 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
     point, posterior, learned = artifact.read_tables(store, place, data, config, device)
     if document["mode"] not in MODES or int(document["n_samples"]) < 1:
         raise ValueError(f"mode {document['mode']!r}, {document['n_samples']} samples")
+    proposals = document.get("proposals", {})  # none in models of version 0.1
     return Model(
         data=data,
         config=config,
@@ -250,6 +274,9 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
         validation={str(mode): float(mrr) for mode, mrr in document["validation"].items()},
         temperatures={str(mode): float(t) for mode, t in document["temperatures"].items()},
         n_samples=int(document["n_samples"]),
+        ranker=Ranker.from_dict(proposals["ranker"]) if proposals.get("ranker") else None,
+        decided=Decided.from_dict(proposals.get("decided", {})),
+        rejected=tuple((str(h), str(r), str(t)) for h, r, t in proposals.get("rejected", ())),
         metrics=dict(document["metrics"]),
         provenance=dict(document["provenance"]),
     )

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from torch import Tensor
+
+    Floats = npt.NDArray[np.float64]
+
     from kgem.answer.candidates import Candidates
     from kgem.data.dataset import Dataset
-    from kgem.evaluate.blocks import Scorer
+    from kgem.evaluate.blocks import Ints, Scorer
     from kgem.model.embeddings import Embeddings
 
 __all__ = ["AUTO", "MODES", "ModeName", "ModeScorer"]
@@ -32,6 +38,23 @@ else:  # what a command or a request may ask for
     ModeName = Literal[AUTO, *MODES]
 
 
+class RanksProposals(Protocol):
+    """How often candidates were among hidden facts, by their features (n, F)."""
+
+    @property
+    def hidden(self) -> int:
+        """How many facts were hidden from training."""
+        ...
+
+    def chance(self, features: Floats) -> Floats:
+        """How often candidates like these were among them: (n,)."""
+        ...
+
+    def chance_in_test(self, features: Floats) -> Floats:
+        """How often candidates like these, if they are no validation facts, are test facts: (n,)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class ModeScorer:
     """A mode of a model with all that is needed to answer in it."""
@@ -43,10 +66,19 @@ class ModeScorer:
     temperature: float  # what its scores are divided by, so that their softmax is calibrated
     sample_scorers: Callable[[], Sequence[Scorer]]  # of draws from q, from which ranges come; made when first needed
     sample_temperature: float
+    ranker: RanksProposals | None = None  # it was learned for one mode
 
     @property
     def data(self) -> Dataset:
         return self.candidates.data
+
+    def likeness(self, entity: int, others: Ints) -> Tensor:
+        """The cosines between an entity's vector and those of others, (n,)."""
+        import torch
+
+        table = self.tables.entities
+        rows = table[torch.from_numpy(others.astype("int64")).to(table.device)]
+        return torch.cosine_similarity(rows, table[entity].unsqueeze(0), dim=1)
 
     @property
     def averages_samples(self) -> bool:

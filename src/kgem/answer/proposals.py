@@ -12,22 +12,21 @@ Decisions of people about proposals are labels too, of what is true and not of w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kgem.answer.features import FEATURES, Bools, FactViews, Floats, Known, view_facts
+from kgem.answer.features import FEATURES, Bools, Floats, Known, view_facts
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray
 from kgem.data.index import fact_keys
 from kgem.evaluate.blocks import MEMORY, Block, Blocks, OnProgress, known_cells
 
-__all__ = ["POOL", "Decided", "Ranker", "find_candidates", "learn_ranker"]
+__all__ = ["POOL", "Decided", "Ranker", "find_candidates", "learn_ranker", "to_plain"]
 
 POOL = 20_000  # candidates with the highest share, of which the best are proposed
 RIDGE = 10.0
@@ -46,6 +45,18 @@ class Decided:
     @classmethod
     def none(cls) -> Decided:
         return cls(np.empty((0, len(FEATURES))), np.empty(0, dtype=bool))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"features": self.features.tolist(), "right": self.right.tolist()}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Decided:
+        features = np.array(document.get("features", []), dtype=np.float64).reshape(-1, len(FEATURES))
+        right = np.array(document.get("right", []), dtype=bool)
+        if len(features) != len(right):
+            raise ValueError(f"{len(features)} proposals and {len(right)} decisions about them")
+        return cls(features, right)
 
     def extend(self, other: Decided) -> Decided:
         return Decided(
@@ -181,12 +192,12 @@ def find_candidates(
         places = np.log1p(known.count(block.queries[:, 0], block.queries[:, 1]))
         best = best.extend(logs.add_(torch.from_numpy(places).to(logs)[:, None]), int(block.places[0]))
     rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
-    facts = _to_plain(data, np.concatenate([queries[rows], tails[:, None]], axis=1))
+    facts = to_plain(data, np.concatenate([queries[rows], tails[:, None]], axis=1))
     keys = fact_keys(facts, data.n_entities, data.n_relations)
     return facts[np.sort(np.unique(keys, return_index=True)[1])][:most]
 
 
-def _to_plain(data: Dataset, facts: LongArray) -> LongArray:
+def to_plain(data: Dataset, facts: LongArray) -> LongArray:
     """Facts with reciprocal ids the way round that people read them."""
     plain = np.where((facts[:, 1] >= data.n_relations)[:, None], facts[:, ::-1], facts)
     plain[:, 1] %= data.n_relations
