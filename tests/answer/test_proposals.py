@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import kgem
+from kgem.answer import proposals
 from kgem.answer.features import FEATURES, FactViews, Known, explain_against, nearest_facts, view_facts
 from kgem.answer.model import Model
 from kgem.answer.proposal_quality import measure_proposals
@@ -116,7 +117,7 @@ def test_the_nearest_known_facts_against_a_loop() -> None:
 def test_weights_are_found_where_only_a_part_of_the_right_ones_can_be_seen() -> None:
     """y = 1 with probability c * sigmoid(x w): the fit sees y alone and finds w."""
     rng = np.random.default_rng(1)
-    rows = np.concatenate([rng.normal(size=(40_000, 2)), np.ones((40_000, 1))], axis=1)
+    rows = np.concatenate([rng.normal(size=(200_000, 2)), np.ones((200_000, 1))], axis=1)
     weights = np.array([2.0, -1.0, -0.5])
     truth = 1 / (1 + np.exp(-rows @ weights))
     for c in (0.4, 1.0):
@@ -132,7 +133,7 @@ def test_the_loss_of_the_fit_is_at_its_least() -> None:
 
     def loss(w: np.ndarray) -> float:
         p = ceilings / (1 + np.exp(-rows @ w))
-        return float(-np.log(np.where(right, p, 1 - p)).sum() + 5 * (w[:-1] ** 2).sum())
+        return float(-np.log(np.where(right, p, 1 - p)).sum() + proposals.RIDGE / 2 * (w[:-1] ** 2).sum())
 
     best = fit_ceiled(rows, right, ceilings)
     for step in np.concatenate([np.eye(4), -np.eye(4)]) * 1e-3:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,7 @@ FUNCTIONAL, ENOUGH = 0.95, 20  # what makes a rule: the share of cases that keep
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +127,7 @@ class FactViews:
     known: LongArray  # other answers that are known
     n_per_question: Floats  # on average
     single: Floats  # share of the relation's questions with one answer
+    rival: LongArray  # other answers that the rules count, which may know more
     second_value: Bools  # the relation has one answer as a rule, and this question has one
     role_seen: Bools  # the answer has been an answer to this relation, in another fact
     new_role: Bools  # it has not, and answers to this relation have, as a rule
@@ -133,6 +136,17 @@ class FactViews:
     def log_share(self) -> Floats:
         """(n + 1) p: about 0 for an answer that is as good as the known ones."""
         return self.log_probability + np.log1p(self.known)
+
+    @property
+    def log_share_of_all(self) -> Floats:
+        """Likewise, among all answers that the rules count."""
+        return self.log_probability + np.log1p(self.rival)
+
+    @property
+    def breaks_a_rule(self) -> Bools:
+        """Whether a fact would be a second value, or a role never seen: (n,)."""
+        broken: Bools = np.any(self.second_value | self.new_role, axis=1)
+        return broken
 
     def asked_in(self, queries: LongArray) -> Bools:
         """Whether each side is the answer to one of some questions (b, 2)."""
@@ -161,24 +175,36 @@ class FactViews:
 
 @torch.no_grad()
 def view_facts(
-    mode: ModeScorer, facts: Ints, known: Known, *, memory: int = MEMORY, on_progress: OnProgress | None = None
+    mode: ModeScorer,
+    facts: Ints,
+    known: Known,
+    rules: Known | None = None,
+    *,
+    memory: int = MEMORY,
+    on_progress: OnProgress | None = None,
 ) -> FactViews:
-    """Look at facts (n, 3) from both sides, in blocks of at most about `memory` bytes."""
-    data = mode.data
+    """Look at facts (n, 3) from both sides, in blocks of at most about `memory` bytes.
+
+    `rules` are the facts that may be broken rules of, if these are more than those that count as known.
+    """
+    data, rules = mode.data, rules or known
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
     log_probability, better = np.empty(len(asked)), np.empty(len(asked), dtype=np.int64)
     for block in Blocks(mode.scorer, asked, memory, whole=True, on_progress=on_progress):
         for places, logs, before in _compare(mode, block, asked, known):
             log_probability[places], better[places] = logs, before
-    others = known.has(asked).astype(np.int64)  # the fact itself, if it is known, is looked at as if it were not
-    counts = known.count(asked[:, 0], asked[:, 1]) - others
     back = np.concatenate([asked[len(facts) :], asked[: len(facts)]])  # the same facts from the other side
     relations = asked[:, 1]
 
-    def sides(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def count_others(by: Known) -> tuple[LongArray, Bools]:
+        """Other known answers, and whether the answer has been one elsewhere; a known fact does not count itself."""
+        itself = by.has(asked).astype(np.int64)
+        return by.count(asked[:, 0], asked[:, 1]) - itself, by.count(back[:, 0], back[:, 1]) - itself > 0
+
+    def sides(values: npt.NDArray[T]) -> npt.NDArray[T]:
         return values.reshape(2, -1).T
 
-    role_seen = known.count(back[:, 0], back[:, 1]) - others > 0
+    (counts, role_seen), (rival, role_known) = count_others(known), count_others(rules)
     return FactViews(
         facts=facts.astype(np.int64),
         relations=sides(relations),
@@ -187,9 +213,10 @@ def view_facts(
         known=sides(counts),
         n_per_question=sides(known.answers_per_question[relations]),
         single=sides(known.single[relations]),
-        second_value=sides(known.functional[relations] & (counts > 0)),
+        rival=sides(rival),
+        second_value=sides(rules.functional[relations] & (rival > 0)),
         role_seen=sides(role_seen),
-        new_role=sides(known.closed[relations] & ~role_seen),
+        new_role=sides(rules.closed[relations] & ~role_known),
     )
 
 

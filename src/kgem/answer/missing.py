@@ -86,10 +86,10 @@ def missing_facts(
     most = max(4 * top, POOL if about is None else 0)
     found = find_candidates(mode, known, most, queries, memory=memory, on_progress=on_progress)
     found = found[~mode.candidates.is_rejected(found)]
-    views = view_facts(mode, found, known, memory=memory)
-    shares = np.where(views.asked_in(queries), views.log_share, -np.inf)  # (n, 2)
+    views = view_facts(mode, found, Known.of(data, data.train), known, memory=memory)
+    shares = np.where(views.asked_in(queries), views.log_share_of_all, -np.inf)  # (n, 2)
     worth = shares.max(1) if mode.ranker is None else mode.ranker.chance(views.features())
-    allowed = np.full(len(found), True) if all_values else ~(views.second_value | views.new_role).any(1)
+    allowed = ~views.breaks_a_rule | all_values
     order = np.argsort(-worth, kind="stable")
     chosen = order[allowed[order]][:top]
     return _to_proposals(mode, views.take(chosen), shares[chosen].argmax(1), known)
@@ -143,7 +143,7 @@ def _to_proposals(mode: ModeScorer, views: FactViews, side: LongArray, known: Kn
     chances = [None] * len(side) if mode.ranker is None else mode.ranker.chance(views.features()).tolist()
     rows = np.arange(len(side))
     probability = np.exp(views.log_probability[rows, side])
-    share = np.exp(views.log_share[rows, side])
+    share = np.exp(views.log_share_of_all[rows, side])
     return [
         ScoredFact(
             *data.label(fact),

@@ -1,4 +1,4 @@
-"""How good proposals are: how many of the first ones are test facts, beside simpler orders; what was claimed of them."""
+"""How good proposals are: how many of the first ones are test facts, and how many were claimed to be."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def measure_proposals(
     known = Known.of(data, np.concatenate([data.train, data.valid]))
     test = Known.of(data, data.test)
     found = find_candidates(mode, known, POOL, memory=memory, on_progress=on_progress)
-    views = view_facts(mode, found, known, memory=memory)
+    views = view_facts(mode, found, Known.of(data, data.train), known, memory=memory)
     by_rule = replace(mode, scorer=FrequencyScorer(data), temperature=1.0, ranker=None)
     frequent = find_candidates(by_rule, known, max(FIRST), memory=memory)
     right = test.has(found)
@@ -56,7 +56,7 @@ def measure_proposals(
     if mode.ranker is not None:
         chance = mode.ranker.chance_in_test(views.features())
         order = np.argsort(-mode.ranker.chance(views.features()), kind="stable")
-        order = order[~(views.second_value | views.new_role).any(1)[order]][: max(FIRST)]
+        order = order[~views.breaks_a_rule[order]][: max(FIRST)]
         claims, hits = chance[order], right[order]
     bins = range(0, len(hits) - BIN + 1, BIN)
     return ProposalQuality(

@@ -5,7 +5,8 @@ whether validation has it. A logistic model of its features and their products s
 were hidden. Test facts are hidden, too, and may not be looked at: with v validation and t test facts, a candidate that
 is hidden is among the validation facts in a share c = v / (v + t) of all cases. So c * sigmoid is what validation can
 show, and sigmoid is how often candidates like this one were among the facts hidden from training. As the graph itself
-is not complete, that is a lower bound of how many are true.
+is not complete, that is a lower bound of how many are true. Features count training facts alone, here and when facts
+are proposed: with more known answers every share would be larger than those that were learned from.
 
 Decisions of people about proposals are labels too, of what is true and not of what is hidden.
 """
@@ -29,7 +30,7 @@ from kgem.evaluate.blocks import MEMORY, Block, Blocks, OnProgress, known_cells
 __all__ = ["POOL", "Decided", "Ranker", "find_candidates", "learn_ranker", "to_plain"]
 
 POOL = 20_000  # candidates with the highest share, of which the best are proposed
-RIDGE = 10.0
+RIDGE = 30.0
 FAR = 10.0  # products of features are kept within so many standard deviations
 FEWEST = 20  # validation facts among the candidates, to learn from
 MAX_STEPS = 300
@@ -153,11 +154,11 @@ def fit_ceiled(rows: Floats, right: Bools, ceilings: Floats) -> Floats:
         of_right = log_hidden + c.log()
         of_wrong = torch.log1p(-(c * log_hidden.exp()).clamp(max=1 - 1e-12))
         value = -torch.where(y, of_right, of_wrong).sum() + RIDGE / 2 * weights[:-1].square().sum()
-        value.backward()
+        value.backward()  # type: ignore[no-untyped-call]
         return value
 
     with torch.enable_grad():
-        optimizer.step(loss)
+        optimizer.step(loss)  # type: ignore[no-untyped-call]
     return weights.detach().numpy()
 
 

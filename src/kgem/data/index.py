@@ -140,7 +140,7 @@ def reciprocal(facts: IntArray, n_relations: int) -> IntArray:
     return np.concatenate([facts, flipped])
 
 
-def fact_keys(facts: IntArray, n_entities: int, n_relations: int) -> LongArray:
+def fact_keys(facts: IntArray | LongArray, n_entities: int, n_relations: int) -> LongArray:
     """One number per fact, ordered like (h, r, t), (n,)."""
     if n_entities * n_relations * n_entities >= 2**62:
         raise DatasetError(

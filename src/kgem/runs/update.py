@@ -185,7 +185,7 @@ def _decided_proposals(model: Model, proposals: Mapping[Fact, bool]) -> dict[str
     decided = model.decided
     if known:
         ids = np.array([(data.entities.id(h), data.relations.id(r), data.entities.id(t)) for h, r, t in known])
-        views = view_facts(model.mode_scorer(), ids, Known.everything(data))
+        views = view_facts(model.mode_scorer(), ids, Known.of(data, data.train))
         decided = decided.extend(Decided(views.features(), np.array(list(known.values()), dtype=bool)))
     rejected = [fact for fact in model.rejected if not proposals.get(fact)]
     rejected += [fact for fact, right in proposals.items() if not right and fact not in model.rejected]

@@ -254,6 +254,9 @@ class _FactToReview(_Fact):
     share: float | None
     side: Literal["head", "tail"]
     known: SplitName | None
+    chance: float | None
+    against: list[str]
+    like: list[tuple[str, str, str]]
     decision: DecisionName | None
 
 
