@@ -83,25 +83,27 @@ def scores_of(tables: Embeddings, head: int, relation: int) -> Tensor:
     return torch.stack([score.triple(t, r, entities[head]) for t in entities])
 
 
-def probabilities(model: Model, mode: str, head: int, relation: int, *, everyone: bool = False) -> Tensor:
-    """What the mode says: softmax(scores / T), or for bayes of the logarithm of the explicit average."""
+def mode_scores(model: Model, mode: str, head: int, relation: int) -> Tensor:
+    """What the mode scores; for bayes the logarithm of the explicit average."""
     if mode == "bayes":
-        each = [scores_of(sample, head, relation).softmax(0) for sample in model.samples]
-        scores = torch.stack(each).mean(0).log()
-    elif mode == "blend":
-        scores = (scores_of(model.point, head, relation) + scores_of(model.mean, head, relation)) / 2
-    else:
-        scores = scores_of(model.point if mode == "point" else model.mean, head, relation)
-    logits = scores / TEMPERATURES[mode]
+        return torch.stack([scores_of(sample, head, relation).softmax(0) for sample in model.samples]).mean(0).log()
+    if mode == "blend":
+        return (scores_of(model.point, head, relation) + scores_of(model.mean, head, relation)) / 2
+    return scores_of(model.point if mode == "point" else model.mean, head, relation)
+
+
+def probabilities(model: Model, mode: str, head: int, relation: int, *, everyone: bool = False) -> Tensor:
+    """What the mode says: softmax(scores / T)."""
+    logits = mode_scores(model, mode, head, relation) / TEMPERATURES[mode]
     return logits.softmax(0) if everyone else _shares(model, logits, head, relation)
 
 
 def sampled(model: Model, mode: str, head: int, relation: int) -> Tensor:
-    """The calibrated probabilities under each sample of q: (S, N_e)."""
-    temperature = TEMPERATURES["bayes" if mode == "bayes" else "mean"]
-    return torch.stack(
-        [_shares(model, scores_of(s, head, relation) / temperature, head, relation) for s in model.samples]
-    )
+    """The mode's probabilities, each score moved by half of what a sample of q is off the mean of all: (S, N_e)."""
+    own = mode_scores(model, mode, head, relation)
+    each = torch.stack([scores_of(sample, head, relation) for sample in model.samples])
+    moved = (own + (each - each.mean(0)) / 2) / TEMPERATURES[mode]
+    return torch.stack([_shares(model, row, head, relation) for row in moved])
 
 
 def _shares(model: Model, logits: Tensor, head: int, relation: int) -> Tensor:

@@ -38,8 +38,9 @@ def test_tails_against_brute_force(mode: str, graph: Callable[[], Dataset]) -> N
     assert found.entropy is not None
     assert math.isclose(found.entropy, -float((wanted * wanted.log())[possible].sum()), rel_tol=1e-9)
     of_samples = sampled(model, mode, 3, 1)[:, order]  # of seven: the 5 % and 95 % quantiles are the extremes
-    np.testing.assert_allclose([answer.low for answer in found], of_samples.min(0).values, rtol=1e-8)
-    np.testing.assert_allclose([answer.high for answer in found], of_samples.max(0).values, rtol=1e-8)
+    low, high = of_samples.min(0).values.minimum(wanted[order]), of_samples.max(0).values.maximum(wanted[order])
+    np.testing.assert_allclose([answer.low for answer in found], low, rtol=1e-8)
+    np.testing.assert_allclose([answer.high for answer in found], high, rtol=1e-8)
     assert [answer.frequency for answer in found] == data.entity_counts[order].tolist()
     assert (found.mode, found.temperature) == (mode, TEMPERATURES[mode])
     assert (found.asked, found.meaning) == ("tail", MEANING["tail"])
@@ -62,7 +63,20 @@ def test_intervals_leave_out_a_twentieth_of_the_samples_at_either_end() -> None:
     model = random_model(n_samples=41)
     for answer in model.predict("e3", "r1", top=5):
         ordered = sampled(model, "point", 3, 1)[:, model.data.entities.id(answer.label)].sort().values
+        assert float(ordered[2]) < answer.probability < float(ordered[38])
         assert (answer.low, answer.high) == pytest.approx((float(ordered[2]), float(ordered[38])), rel=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_range_contains_what_it_stands_beside(mode: str) -> None:
+    model = random_model(std=0.6)
+    beyond = 0
+    for head in range(10):
+        for i, answer in enumerate(model.predict(f"e{head}", "r1", top=99, mode=mode), 1):
+            assert answer.low <= answer.probability <= answer.high and answer.rank_low <= i <= answer.rank_high
+            moved = sampled(model, mode, head, 1)[:, model.data.entities.id(answer.label)]
+            beyond += not moved.min() <= answer.probability <= moved.max()
+    assert beyond < 0.05 * 10 * model.data.n_entities  # it is there by itself, nearly always
 
 
 @pytest.mark.parametrize(("score", "reciprocal"), [m for m in SCORE_MODES if m[0] not in ("simple", "stretch")])
@@ -87,11 +101,14 @@ def test_rank_intervals_against_sorting_every_sample(
     head, relation = (int(x) for x in data.train[0, :2])
     query = {"head": data.entities[head], "relation": data.relations[relation]}
     known = data.filter_index.tails_of(int(data.filter_index.find([head], [relation])[0])).tolist()
-    for answer in model.predict(**query, top=6, new_only=new_only):
+    for own, answer in enumerate(model.predict(**query, top=6, new_only=new_only), 1):
         place = data.entities.id(answer.label)
         rivals = [e for e in range(data.n_entities) if e == place or not (new_only and e in known)]
         ranks = sorted(int((row[rivals] >= row[place]).sum()) for row in sampled(model, "point", head, relation))
-        assert (answer.rank_low, answer.rank_high) == (ranks[1], ranks[19])  # 5 % and 95 % of 0 ... 20
+        assert (answer.rank_low, answer.rank_high) == (
+            min(ranks[1], own),
+            max(ranks[19], own),
+        )  # 5 and 95 % of 0 ... 20
 
 
 def test_without_spread_in_q_there_is_no_uncertainty() -> None:
@@ -135,12 +152,13 @@ def test_which_relation_is_by_the_probability_of_the_tail(mode: str) -> None:
     assert [a.label for a in found] == [data.relations[i] for i in order.tolist()]
     np.testing.assert_allclose([a.probability for a in found], wanted[order], rtol=1e-9)
     of_samples = torch.stack([sampled(model, mode, h, i)[:, t] for i in range(data.n_relations)], 1)  # (S, N_r)
-    np.testing.assert_allclose([a.low for a in found], of_samples.min(0).values[order], rtol=1e-8)
-    np.testing.assert_allclose([a.high for a in found], of_samples.max(0).values[order], rtol=1e-8)
-    for answer in found:
+    low, high = of_samples.min(0).values.minimum(wanted), of_samples.max(0).values.maximum(wanted)
+    np.testing.assert_allclose([a.low for a in found], low[order], rtol=1e-8)
+    np.testing.assert_allclose([a.high for a in found], high[order], rtol=1e-8)
+    for own, answer in enumerate(found, 1):
         place = data.relations.id(answer.label)
-        ranks = (of_samples >= of_samples[:, place, None]).sum(1)
-        assert (answer.rank_low, answer.rank_high) == (int(ranks.min()), int(ranks.max()))  # of seven samples
+        ranks = [own, *(of_samples >= of_samples[:, place, None]).sum(1).tolist()]
+        assert (answer.rank_low, answer.rank_high) == (min(ranks), max(ranks))  # of seven samples
         assert answer.frequency == data.relation_counts[place]
     assert next(a for a in found if a.label == data.relations[r]).known == "train"
     assert found.entropy is None and "not a distribution" in found.meaning

@@ -93,8 +93,6 @@ class Model:
             self.scorer(name),
             self.temperature(name),
             sample_scorers=lambda: [TableScorer(sample) for sample in self.samples],
-            # The scale of q's scores is that of its means; the re-trained tables have another.
-            sample_temperature=self.temperature("bayes" if name == "bayes" else "mean"),
         )
 
     @cached_property

@@ -42,7 +42,6 @@ class ModeScorer:
     scorer: Scorer
     temperature: float  # what its scores are divided by, so that their softmax is calibrated
     sample_scorers: Callable[[], Sequence[Scorer]]  # of draws from q, from which ranges come; made when first needed
-    sample_temperature: float
 
     @property
     def data(self) -> Dataset:
