@@ -12,6 +12,7 @@ from torch import Tensor
 from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.data.dataset import Dataset
+from kgem.evaluate.temperature import Temperature
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Strengths
@@ -49,7 +50,7 @@ def random_model(
         "learned": Strengths(*(0.1 + torch.rand(len(t), generator=generator, dtype=kind) for t in point.tables())),
         "mode": "point",
         "validation": {"point": 0.3, "mean": 0.2, "bayes": 0.25, "blend": 0.28},
-        "temperatures": TEMPERATURES,
+        "temperatures": {mode: Temperature(t) for mode, t in TEMPERATURES.items()},
         "n_samples": 7,
         "metrics": {"test": {"mrr": 0.1}},
         "provenance": {"epochs": {"em": 3}, "shared": 1.0, "beta": 0.1, "mix": [1.0, 0.0]},

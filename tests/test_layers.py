@@ -74,6 +74,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "comparison",
         "softmax",
         "calibration",
+        "temperature",
     ),
     "answer": (
         "candidates",

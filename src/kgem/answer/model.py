@@ -25,6 +25,7 @@ from kgem.evaluate.averaging import AverageScorer, BlendScorer
 from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer, TableScorer
 from kgem.evaluate.metrics import Evaluation, breakdown
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature
 from kgem.files.store import Store, read_store, write_store
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Posterior
@@ -55,7 +56,7 @@ class Model:
     learned: Strengths
     mode: str  # what `auto` stands for
     validation: Mapping[str, float] = field(default_factory=dict)  # filtered MRR by mode; none without validation
-    temperatures: Mapping[str, float] = field(default_factory=dict)  # by mode, fitted on validation
+    temperatures: Mapping[str, Temperature] = field(default_factory=dict)  # by mode, fitted on validation
     n_samples: int = SAMPLES
     metrics: Mapping[str, Any] = field(default_factory=dict)  # whatever was measured, for JSON
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of data and fit, for JSON
@@ -68,9 +69,9 @@ class Model:
             raise InputError(f"no prediction mode is called {mode!r}", remedy=f"one of {AUTO}, {', '.join(MODES)}")
         return mode
 
-    def temperature(self, mode: str = AUTO) -> float:
-        """What scores of a mode are divided by, so that their softmax is calibrated."""
-        return self.temperatures.get(self.resolve(mode), 1.0)
+    def temperature(self, mode: str = AUTO) -> Temperature:
+        """What scores of a mode are divided by, so that their softmax is calibrated; `mode_scorer` asks it for each."""
+        return self.temperatures.get(self.resolve(mode), Temperature())
 
     def tables(self, mode: str = AUTO) -> Embeddings:
         """The tables of a mode; `bayes` and `blend` have none: q's means stand for the one, `point` for the other."""
@@ -208,7 +209,7 @@ class Model:
             "config": self.config.model_dump(mode="json"),
             "mode": self.mode,
             "validation": dict(self.validation),
-            "temperatures": dict(self.temperatures),
+            "temperatures": {mode: temperature.to_dict() for mode, temperature in self.temperatures.items()},
             "n_samples": self.n_samples,
             "metrics": dict(self.metrics),
             "provenance": dict(self.provenance),
@@ -246,7 +247,7 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
         learned=learned,
         mode=document["mode"],
         validation={str(mode): float(mrr) for mode, mrr in document["validation"].items()},
-        temperatures={str(mode): float(t) for mode, t in document["temperatures"].items()},
+        temperatures={str(mode): Temperature.from_dict(t) for mode, t in document["temperatures"].items()},
         n_samples=int(document["n_samples"]),
         metrics=dict(document["metrics"]),
         provenance=dict(document["provenance"]),

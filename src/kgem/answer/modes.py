@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from kgem.answer.candidates import Candidates
     from kgem.data.dataset import Dataset
-    from kgem.evaluate.blocks import Scorer
+    from kgem.evaluate.blocks import Ints, Scorer
+    from kgem.evaluate.temperature import Floats, Temperature
     from kgem.model.embeddings import Embeddings
 
 __all__ = ["AUTO", "MODES", "ModeName", "ModeScorer"]
@@ -40,12 +41,16 @@ class ModeScorer:
     candidates: Candidates
     tables: Embeddings  # those that stand for the mode where vectors are asked for
     scorer: Scorer
-    temperature: float  # what its scores are divided by, so that their softmax is calibrated
+    temperature: Temperature  # what its scores are divided by, so that their softmax is calibrated
     sample_scorers: Callable[[], Sequence[Scorer]]  # of draws from q, from which ranges come; made when first needed
 
     @property
     def data(self) -> Dataset:
         return self.candidates.data
+
+    def temperatures(self, queries: Ints) -> Floats:
+        """What the scores of questions (b, 2 or more), with reciprocal relations, are divided by: (b,)."""
+        return self.temperature.of(queries, self.data.query_index)
 
     @property
     def averages_samples(self) -> bool:

@@ -1,6 +1,6 @@
 """Answers to (h, r, ?), (?, r, t) and (h, ?, t): probability, and credible intervals of it and of the rank.
 
-The probability of an answer is softmax(scores / T) over all entities with the temperature of the mode. It says which
+The probability of an answer is softmax(scores / T) over all entities, T the mode's for this question. It says which
 tail (or head), given that there is one; not whether there is one. Of a relation it says how probable the tail is given
 head and that relation: the model has no distribution over relations, so these need not sum to one. The entity that is
 asked about is no candidate unless training has the relation so often enough (`Candidates.loops`).
@@ -80,7 +80,7 @@ class Prediction(Sequence[Answer]):
 
     query: Query
     mode: str
-    temperature: float
+    temperature: float  # of the question; for relations, each of which has its own, the common one
     entropy: float | None  # predictive entropy of the question in nats; None for relations
     answers: tuple[Answer, ...]
 
@@ -169,10 +169,10 @@ class _Asking:
         entropy = -(logs.exp() * logs).nan_to_num(0.0).sum(1)
         hidden = known_cells(ids, data.filter_index) if self.new_only else None
         picked = self._pick(logs, sampled, hidden)
-        known = self._splits(ids, picked.places)
+        known, temperatures = self._splits(ids, picked.places), self.mode.temperatures(ids).tolist()
         return [
-            self._to_prediction(query, data.entities, data.entity_counts, picked, row, nats, known)
-            for row, (query, nats) in enumerate(zip(queries, entropy.tolist(), strict=True))
+            self._to_prediction(query, data.entities, data.entity_counts, picked, row, (temperature, nats), known)
+            for row, (query, temperature, nats) in enumerate(zip(queries, temperatures, entropy.tolist(), strict=True))
         ]
 
     @torch.no_grad()
@@ -192,7 +192,8 @@ class _Asking:
         found = np.array([relation for _, relation in known], dtype=np.int64)
         hidden = (np.zeros_like(found), found) if self.new_only else None
         picked = self._pick(every, torch.cat(sampled_parts, 2) if sampled_parts else None, hidden)
-        return self._to_prediction(query, data.relations, data.relation_counts, picked, 0, None, known)
+        about = self.mode.temperature.common, None
+        return self._to_prediction(query, data.relations, data.relation_counts, picked, 0, about, known)
 
     def _logs(self, block: Block) -> tuple[Tensor, Tensor | None]:
         """Log probabilities in this mode (b, N_e) and, where wanted, as every sample of q moves them (S, b, N_e)."""
@@ -206,10 +207,11 @@ class _Asking:
             scores = average.clamp_min_(torch.finfo(average.dtype).tiny).log_()
         else:
             ((_, scores),) = block.scores()
-        scores.div_(mode.temperature)[never] = -torch.inf
+        temperatures = torch.from_numpy(mode.temperatures(block.queries)).to(scores)[:, None]
+        scores.div_(temperatures)[never] = -torch.inf
         if not self.ranges:
             return scores.log_softmax(1), None
-        moved = sampled.sub_(sampled.mean(0)).mul_(SPREAD).div_(mode.temperature).add_(scores)
+        moved = sampled.sub_(sampled.mean(0)).mul_(SPREAD).div_(temperatures).add_(scores)
         return scores.log_softmax(1), moved.log_softmax(2)
 
     def _pick(self, logs: Tensor, sampled: Tensor | None, hidden: Cells | None) -> _Picked:
@@ -236,10 +238,10 @@ class _Asking:
         counts: LongArray,
         picked: _Picked,
         row: int,
-        entropy: float | None,
+        about: tuple[float, float | None],
         known: dict[tuple[int, int], str],
     ) -> Prediction:
-        """A row of what was picked, in labels."""
+        """A row of what was picked, in labels, about a question of some temperature and entropy."""
         low, high, rank_low, rank_high = (each[row] for each in picked.ranges) if picked.ranges else ([], [], [], [])
         answers = [
             Answer(
@@ -254,7 +256,7 @@ class _Asking:
             )
             for i, place in enumerate(picked.places[row])
         ]
-        return Prediction(query, self.mode.name, self.mode.temperature, entropy, tuple(answers))
+        return Prediction(query, self.mode.name, *about, tuple(answers))
 
     def _splits(self, ids: LongArray, answers: list[list[int]]) -> dict[tuple[int, int], str]:
         """The split that has each known answer, by (row, entity); training first where several do."""

@@ -159,7 +159,7 @@ def _explain_probability(model: Model, mode: str) -> str:
     chosen = model.resolve(mode)
     if not model.temperatures:
         return f"mode {chosen}; not calibrated: the graph had no validation facts"
-    return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen):.2f})"
+    return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen).common:.2f})"
 
 
 def _predict_all(model: Model, relation: str | None, top: int, mode: str, destination: Destination) -> None:

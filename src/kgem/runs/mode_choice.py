@@ -19,8 +19,8 @@ from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.data.dataset import IntArray, QueryIndex
 from kgem.evaluate.blocks import Blocks, Scorer
-from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature, fit_temperatures
 from kgem.evaluate.validation import pick_facts
 
 __all__ = ["ModeChoice", "choose_mode"]
@@ -38,7 +38,7 @@ class ModeChoice:
 
     mode: str
     validation: dict[str, float]  # filtered MRR by mode
-    temperatures: dict[str, float]
+    temperatures: dict[str, Temperature]
 
 
 def choose_mode(model: Model) -> ModeChoice:
@@ -52,7 +52,7 @@ def choose_mode(model: Model) -> ModeChoice:
     for mode in MODES:
         scorer = _KeptScores(model.scorer(mode), facts, 2 * data.n_relations)
         reciprocal_ranks[mode] = 1.0 / rank(scorer, facts, data.filter_index).of("pessimistic")
-        temperatures[mode] = fit_temperature(scorer, facts, data.filter_index)
+        temperatures[mode] = fit_temperatures(scorer, facts, data.filter_index, data.query_index)
     validation = {mode: float(values.mean()) for mode, values in reciprocal_ranks.items()}
     return ModeChoice(_choose(reciprocal_ranks), validation, temperatures)
 
