@@ -18,6 +18,7 @@ from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
 from kgem.evaluate import blocks
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature
 from obvious import MODES as SCORE_MODES
 from obvious import random_graph
 from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled
@@ -121,6 +122,34 @@ def test_without_spread_in_q_there_is_no_uncertainty() -> None:
     same_scale = replace(model, temperatures={})
     one, other = (same_scale.predict(head="e1", relation="r0", mode=mode) for mode in ("bayes", "mean"))
     np.testing.assert_allclose([a.probability for a in one], [a.probability for a in other], rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_probabilities_and_ranges_have_the_temperature_of_their_question(mode: str) -> None:
+    plain = random_model()
+    data, effects = plain.data, (0.3, -0.2, 0.1, 0.0, 0.0, -0.1, 0.2, 0.4)
+    model = replace(plain, temperatures={mode: Temperature(TEMPERATURES[mode], 0.4, -0.3, 0.8, effects)})
+    for relation, side in ((1, -0.2), (1 + data.n_relations, 0.2)):
+        place = int(data.query_index.find([3], [relation])[0])
+        n = len(data.query_index.tails_of(place))  # of training alone
+        ratio = math.exp(side - 0.3 * (math.log(1 + n) - 0.8) + effects[relation])
+        question = {"head": "e3", "relation": "r1"} if side < 0 else {"relation": "r1", "tail": "e3"}
+        found = model.predict(**question, mode=mode, top=99)
+        assert found.temperature == pytest.approx(TEMPERATURES[mode] * ratio)
+        ids = [data.entities.id(a.label) for a in found]
+        own, moved = (share(plain, mode, 3, relation) ** (1 / ratio) for share in (probabilities, sampled))
+        own, moved = (shares / shares.sum(-1, keepdim=True) for shares in (own, moved))  # at another temperature
+        np.testing.assert_allclose([a.probability for a in found], own[ids], rtol=1e-8)
+        np.testing.assert_allclose([a.low for a in found], moved.min(0).values.minimum(own)[ids], rtol=1e-8)
+        np.testing.assert_allclose([a.high for a in found], moved.max(0).values.maximum(own)[ids], rtol=1e-8)
+    missing = model.missing_facts(5, mode=mode)
+    doubtful = model.doubtful_facts(5, mode=mode)
+    assert missing != plain.missing_facts(5, mode=mode) and doubtful != plain.doubtful_facts(5, mode=mode)
+    for fact in missing:
+        question = {"head": fact.head, "tail": fact.tail} | {fact.side: None}
+        answers = model.predict(**question, relation=fact.relation, mode=mode, top=99)
+        same = next(a for a in answers if a.label == getattr(fact, fact.side))
+        assert same.probability == pytest.approx(fact.probability, rel=1e-8)
 
 
 def test_known_answers_are_marked_with_their_split_and_left_out_on_demand() -> None:

@@ -143,7 +143,7 @@ def test_where_questions_do_not_differ_one_temperature_is_kept() -> None:
 def test_without_facts_it_is_one() -> None:
     scores, facts, known = graph()
     assert fit_temperatures(Fixed(scores), facts[:0], known, known) == Temperature(1.0)
-    assert N_RELATIONS == known.n_relations
+    assert known.n_relations == N_RELATIONS
     with pytest.raises(InputError, match="makes no distribution"):
         log_loss(Fixed(scores), facts, known, 0.0)
 

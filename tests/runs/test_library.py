@@ -167,8 +167,15 @@ def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> 
     assert few is not None and same is not None and other is not None
     assert few(model.point) == same(model.point) != other(model.point)
     monkeypatch.setattr(mode_choice, "FEWEST", 5)
+    whole = choose_mode(model)
     monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * data.n_entities)
-    assert choose_mode(model).validation != model.validation
+    sampled = choose_mode(model)
+    assert sampled.temperatures != whole.temperatures
+    ranked = {mode: model.evaluate("valid", mode).mrr for mode in MODES}  # the figures are of all questions
+    assert sampled.validation == pytest.approx(ranked) and whole.validation == pytest.approx(ranked)
+    monkeypatch.setattr(mode_choice, "RANKED_CELLS", 1)
+    assert sampled.mode != "bayes"
+    assert choose_mode(model).validation == {mode: ranked[mode] for mode in MODES if mode != "bayes"}
 
 
 @pytest.mark.parametrize(
