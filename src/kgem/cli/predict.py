@@ -56,7 +56,8 @@ def predict(
     """Answer questions: give two of head, relation and tail, and the third is predicted.
 
     The probability is calibrated on validation facts. It says which answer, given that there is one; not whether there
-    is one. The ranges say how far nine of ten samples of the model's posterior move the probability and the rank. An entity is no answer to a question about itself unless training often has the relation so.
+    is one. The ranges say how far nine of ten samples of the model's posterior move the probability and the rank. An
+    entity is no answer to a question about itself unless training often has the relation so.
     """
     _check_question(head, relation, tail, queries, everything)
     destination = Destination(as_json, as_csv, out, force)

@@ -112,8 +112,8 @@ def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str
 def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
     about = (
         "Of answers that are said to be 30 % probable, three of ten should be right. The scores of mode "
-        f"{mode} are divided by a temperature, <b>{calibration.temperature:.3g}</b> on average and each question's own, "
-        "fitted on validation; "
+        f"{mode} are divided by a temperature, <b>{calibration.temperature:.3g}</b> on average and its own for each "
+        "question, fitted on validation; "
         f"the curve is measured on {split} ({calibration.n:,} questions)."
     )
     columns = ["", "ECE", f"ECE, first {calibration.top}", "log loss"]
