@@ -21,7 +21,7 @@ from kgem.evaluate.ranking import rank
 from kgem.evaluate.temperature import Temperature
 from obvious import MODES as SCORE_MODES
 from obvious import random_graph
-from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled
+from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled, scores_of
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -89,6 +89,20 @@ def test_heads_are_tails_of_the_reciprocal_relation(score: str, reciprocal: bool
     assert [answer.label for answer in found] == [model.data.entities[i] for i in order.tolist()]
     np.testing.assert_allclose([answer.probability for answer in found], best, rtol=1e-7)
     assert found.asked == "head"
+
+
+def test_ranges_cover_the_truth_as_often_as_they_say_if_it_is_half_as_far_off_as_samples() -> None:
+    model = random_model(std=0.1, n_samples=41, temperatures={})
+    generator = torch.Generator().manual_seed(0)
+    answers = {(h, r): model.predict(f"e{h}", f"r{r}", top=1, mode="mean")[0] for h in range(10) for r in range(4)}
+    inside = []
+    for _ in range(10):
+        drawn = zip(model.posterior.sample(generator), model.mean.tables(), strict=True)
+        truth = replace(model, point=model.point.with_tables(*(mean + (w - mean) / 2 for w, mean in drawn)))
+        for (h, r), answer in answers.items():
+            logits = scores_of(truth.point, h, r).masked_fill(~candidates(model, h, r), -torch.inf)
+            inside.append(answer.low <= logits.softmax(0)[model.data.entities.id(answer.label)] <= answer.high)
+    assert 0.85 < np.mean(inside) < 0.95
 
 
 @pytest.mark.parametrize("counted", [0, 32])
