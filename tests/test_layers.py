@@ -75,6 +75,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "comparison",
         "softmax",
         "calibration",
+        "temperature",
     ),
     "answer": (
         "candidates",

@@ -92,7 +92,7 @@ def test_predict_answers_each_kind_of_question(
     assert answers == json.loads(json.dumps(wanted.to_dict()))
     code, out, err = kgem("predict", "runs/a", *options, "--top", 3)
     assert code == 0 and all(answer.label in out for answer in wanted) and "?" in out.splitlines()[0]
-    assert wanted.meaning in err and f"{model.temperature():.2f}" in err
+    assert wanted.meaning in err and f"{model.temperature().common:.2f}" in err
 
 
 def test_predict_new_only_leaves_out_what_is_known(kgem: Kgem) -> None:
@@ -225,7 +225,7 @@ def test_strengths_in_order_and_beside_frequency(kgem: Kgem, model: Model) -> No
 def test_evaluate_gives_the_figures_of_the_library(kgem: Kgem, model: Model) -> None:
     found = json_of(kgem, "evaluate", "runs/a", "--mode", "mean")
     assert found["overall"]["mrr"] == model.evaluate("test", "mean").mrr
-    assert found["mode"] == "mean" and found["temperature"] == model.temperature("mean")
+    assert found["mode"] == "mean" and found["temperature"] == model.temperature("mean").common
     assert {"by_relation", "by_side", "by_frequency", "by_category"} <= set(found)
     assert "by_relation" not in json_of(kgem, "evaluate", "runs/a", "--by", "side")
     code, out, _ = kgem("evaluate", "runs/a", "--split", "valid", "--by", "side", "--by", "relation")
@@ -258,7 +258,7 @@ def test_evaluate_refuses_what_is_no_size(kgem: Kgem, size: str) -> None:
 
 def test_evaluate_measures_calibration(kgem: Kgem, model: Model) -> None:
     found = json_of(kgem, "evaluate", "runs/a", "--calibration")["calibration"]
-    assert found["temperature"] == model.temperature() and found["n"] == 2 * len(model.data.test)
+    assert found["temperature"] == model.temperature().common and found["n"] == 2 * len(model.data.test)
     code, out, err = kgem("evaluate", "runs/a", "--figure", "reliability.png")
     assert code == 0 and f"{found['ece']:.3f}" in out and "ECE" in err
     assert Path("reliability.png").read_bytes().startswith(b"\x89PNG")

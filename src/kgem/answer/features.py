@@ -229,8 +229,9 @@ def _compare(
     own = logs[rows, tails]
     never = tuple(map(block.put, mode.candidates.self_answers(block.queries)))
     logs[never] = -torch.inf
-    log_z = (logs / mode.temperature).logsumexp(1)
-    mine = (own / mode.temperature - log_z[rows]).double().cpu().numpy()
+    temperatures = torch.from_numpy(mode.temperatures(block.queries)).to(logs)  # (b,)
+    log_z = (logs / temperatures[:, None]).logsumexp(1)
+    mine = (own / temperatures[rows] - log_z[rows]).double().cpu().numpy()
     logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
     step = max(1, COMPARED // logs.shape[1])
     for start in range(0, len(rows), step):

@@ -110,16 +110,16 @@ def doubtful_facts(
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
     """
     _check_top(top)
-    data, beta = mode.data, 1 / mode.temperature
+    data = mode.data
     known = np.concatenate([data.split(split) for split in splits])
     names = np.repeat(splits, [len(data.split(split)) for split in splits])
     if relations is not None:
         chosen = np.isin(known[:, 1], data.relations.ids(relations))
         known, names = known[chosen], names[chosen]
     facts = data.reciprocal(known)
-    logs = np.empty(len(facts))
+    logs, temperatures = np.empty(len(facts)), mode.temperatures(facts)
     for part in split_competitions(mode.scorer, facts, data.filter_index, memory, on_progress):
-        logs[part.places] = log_probabilities(part, beta).cpu().numpy()
+        logs[part.places] = log_probabilities(part, temperatures).cpu().numpy()
     sides = logs.reshape(2, -1)  # tail, head
     least = np.argsort(sides.max(axis=0), kind="stable")[:top]
     from_head = sides[:, least].argmax(axis=0)

@@ -27,6 +27,7 @@ from kgem.evaluate.averaging import AverageScorer, BlendScorer
 from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer, TableScorer
 from kgem.evaluate.metrics import Evaluation, breakdown
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature
 from kgem.files.store import Store, read_store, write_store
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Posterior
@@ -57,7 +58,7 @@ class Model:
     learned: Strengths
     mode: str  # what `auto` stands for
     validation: Mapping[str, float] = field(default_factory=dict)  # filtered MRR by mode; none without validation
-    temperatures: Mapping[str, float] = field(default_factory=dict)  # by mode, fitted on validation
+    temperatures: Mapping[str, Temperature] = field(default_factory=dict)  # by mode, fitted on validation
     n_samples: int = SAMPLES
     ranker: Ranker | None = None  # of proposals in mode `auto`, learned from validation
     decided: Decided = field(default_factory=Decided.none)  # proposals that people decided about, in earlier models
@@ -73,9 +74,9 @@ class Model:
             raise InputError(f"no prediction mode is called {mode!r}", remedy=f"one of {AUTO}, {', '.join(MODES)}")
         return mode
 
-    def temperature(self, mode: str = AUTO) -> float:
-        """What scores of a mode are divided by, so that their softmax is calibrated."""
-        return self.temperatures.get(self.resolve(mode), 1.0)
+    def temperature(self, mode: str = AUTO) -> Temperature:
+        """What scores of a mode are divided by, so that their softmax is calibrated; `mode_scorer` asks it for each."""
+        return self.temperatures.get(self.resolve(mode), Temperature())
 
     def tables(self, mode: str = AUTO) -> Embeddings:
         """The tables of a mode; `bayes` and `blend` have none: q's means stand for the one, `point` for the other."""
@@ -98,8 +99,6 @@ class Model:
             self.scorer(name),
             self.temperature(name),
             sample_scorers=lambda: [TableScorer(sample) for sample in self.samples],
-            # The scale of q's scores is that of its means; the re-trained tables have another.
-            sample_temperature=self.temperature("bayes" if name == "bayes" else "mean"),
             ranker=self.ranker if name == self.mode else None,
         )
 
@@ -228,7 +227,7 @@ class Model:
             "config": self.config.model_dump(mode="json"),
             "mode": self.mode,
             "validation": dict(self.validation),
-            "temperatures": dict(self.temperatures),
+            "temperatures": {mode: temperature.to_dict() for mode, temperature in self.temperatures.items()},
             "n_samples": self.n_samples,
             "proposals": {
                 "ranker": None if self.ranker is None else self.ranker.to_dict(),
@@ -272,7 +271,7 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
         learned=learned,
         mode=document["mode"],
         validation={str(mode): float(mrr) for mode, mrr in document["validation"].items()},
-        temperatures={str(mode): float(t) for mode, t in document["temperatures"].items()},
+        temperatures={str(mode): Temperature.from_dict(t) for mode, t in document["temperatures"].items()},
         n_samples=int(document["n_samples"]),
         ranker=Ranker.from_dict(proposals["ranker"]) if proposals.get("ranker") else None,
         decided=Decided.from_dict(proposals.get("decided", {})),

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from torch import Tensor
-
-    Floats = npt.NDArray[np.float64]
 
     from kgem.answer.candidates import Candidates
     from kgem.data.dataset import Dataset
     from kgem.evaluate.blocks import Ints, Scorer
+    from kgem.evaluate.temperature import Floats, Temperature
     from kgem.model.embeddings import Embeddings
 
 __all__ = ["AUTO", "MODES", "ModeName", "ModeScorer"]
@@ -63,9 +60,8 @@ class ModeScorer:
     candidates: Candidates
     tables: Embeddings  # those that stand for the mode where vectors are asked for
     scorer: Scorer
-    temperature: float  # what its scores are divided by, so that their softmax is calibrated
+    temperature: Temperature  # what its scores are divided by, so that their softmax is calibrated
     sample_scorers: Callable[[], Sequence[Scorer]]  # of draws from q, from which ranges come; made when first needed
-    sample_temperature: float
     ranker: RanksProposals | None = None  # it was learned for one mode
 
     @property
@@ -79,6 +75,10 @@ class ModeScorer:
         table = self.tables.entities
         rows = table[torch.from_numpy(others.astype("int64")).to(table.device)]
         return torch.cosine_similarity(rows, table[entity].unsqueeze(0), dim=1)
+
+    def temperatures(self, queries: Ints) -> Floats:
+        """What the scores of questions (b, 2 or more), with reciprocal relations, are divided by: (b,)."""
+        return self.temperature.of(queries, self.data.query_index)
 
     @property
     def averages_samples(self) -> bool:

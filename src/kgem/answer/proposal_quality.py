@@ -14,6 +14,7 @@ from kgem.answer.proposals import POOL, find_candidates
 from kgem.errors import InputError
 from kgem.evaluate.blocks import MEMORY, OnProgress
 from kgem.evaluate.frequency import FrequencyScorer
+from kgem.evaluate.temperature import Temperature
 
 __all__ = ["FIRST", "ProposalQuality", "measure_proposals"]
 
@@ -49,7 +50,7 @@ def measure_proposals(
     test = Known.of(data, data.test)
     found = find_candidates(mode, known, POOL, memory=memory, on_progress=on_progress)
     views = view_facts(mode, found, Known.of(data, data.train), known, memory=memory)
-    by_rule = replace(mode, scorer=FrequencyScorer(data), temperature=1.0, ranker=None)
+    by_rule = replace(mode, scorer=FrequencyScorer(data), temperature=Temperature(1.0), ranker=None)
     frequent = find_candidates(by_rule, known, max(FIRST), memory=memory)
     right = test.has(found)
     claims, hits = np.empty(0), np.empty(0, dtype=bool)

@@ -239,7 +239,7 @@ def _log_probabilities(mode: ModeScorer, block: Block, known: Known) -> Tensor:
     """log softmax(scores / T) over all candidates, known answers and what is no candidate at -inf: (b, N_e)."""
     ((_, logs),) = block.scores()
     logs[tuple(map(block.put, mode.candidates.self_answers(block.queries)))] = -torch.inf
-    logs.div_(mode.temperature)
+    logs.div_(torch.from_numpy(mode.temperatures(block.queries)).to(logs)[:, None])
     logs.sub_(logs.logsumexp(1, keepdim=True))
     logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
     return logs

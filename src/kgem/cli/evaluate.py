@@ -124,7 +124,7 @@ def _to_document(
     about = {"graph": model.data.name, "split": str(split), "mode": model.resolve(mode)}
     return {
         **about,
-        "temperature": model.temperature(mode),
+        "temperature": model.temperature(mode).common,
         **kept,
         **({} if measured is None else {"calibration": measured.to_dict()}),
         **({} if proposed is None else {"proposals": proposed.to_dict()}),

@@ -63,8 +63,8 @@ def predict(
     """Answer questions: give two of head, relation and tail, and the third is predicted.
 
     The probability is calibrated on validation facts. It says which answer, given that there is one; not whether there
-    is one. The ranges say how sure the model is: what nine of ten samples of its posterior give for the probability and
-    for the rank. An entity is no answer to a question about itself unless training often has the relation so.
+    is one. The ranges say how far nine of ten samples of the model's posterior move the probability and the rank. An
+    entity is no answer to a question about itself unless training often has the relation so.
     """
     _check_question(head, relation, tail, queries, everything)
     destination = Destination(as_json, as_csv, out, force)
@@ -168,7 +168,7 @@ def _explain_probability(model: Model, mode: str) -> str:
     chosen = model.resolve(mode)
     if not model.temperatures:
         return f"mode {chosen}; not calibrated: the graph had no validation facts"
-    return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen):.2f})"
+    return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen).common:.2f})"
 
 
 def _predict_all(

@@ -41,8 +41,8 @@ def render_verdict(evaluation: Evaluation, baseline: float, proposals: Sequence[
     how = next(words for least, words in VERDICTS if better >= least)
     parts = [
         f"<b>{how}</b> Of all questions about {split} facts the right answer comes first in {overall.hits_at_1:.0%} "
-        f"and among the first ten in {overall.hits_at_10:.0%}; MRR {overall.mrr:.3f}, where the most frequent answers to a "
-        f"relation have {baseline:.3f}."
+        f"and among the first ten in {overall.hits_at_10:.0%}; MRR {overall.mrr:.3f}, where the most frequent answers "
+        f"to a relation have {baseline:.3f}."
     ]
     chances = [fact.chance for fact in proposals if fact.chance is not None]
     if chances:
@@ -95,8 +95,8 @@ def render_predictions(examples: Sequence[Example], split: str) -> str:
     about = (
         f"Questions drawn at random from the {split} facts{', which the fit never saw' * (split == 'test')}. Answers "
         "that training or validation has are not listed, though they have their share of the probability, which says "
-        f"<b>{esc(MEANING['tail'])}</b>. The ranges, of probability and rank, are those that nine of ten samples of "
-        "the posterior give."
+        f"<b>{esc(MEANING['tail'])}</b>. The ranges say how far nine of ten samples of the posterior "
+        "move probability and rank."
     )
     return note(about) + pair(*(_render_example(example, split) for example in examples))
 
@@ -161,7 +161,8 @@ def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str
 def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
     about = (
         "Of answers that are said to be 30 % probable, three of ten should be right. The scores of mode "
-        f"{mode} are divided by a temperature of <b>{calibration.temperature:.3g}</b>, fitted on validation; "
+        f"{mode} are divided by a temperature, <b>{calibration.temperature:.3g}</b> on average and its own for each "
+        "question, fitted on validation; "
         f"the curve is measured on {split} ({calibration.n:,} questions)."
     )
     columns = ["", "ECE", f"ECE, first {calibration.top}", "log loss"]
