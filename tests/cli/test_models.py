@@ -119,13 +119,32 @@ def test_predict_reads_questions_and_writes_tables(kgem: Kgem, model: Model) -> 
     assert code == 0 and "France · borders · ?" in out and "? · has capital · Paris" in out
 
 
+def test_evaluate_counts_test_facts_among_proposals(kgem: Kgem, model: Model) -> None:
+    from kgem.answer.proposal_quality import measure_proposals
+
+    found = json_of(kgem, "evaluate", "runs/a", "--proposals")["proposals"]
+    wanted = measure_proposals(model.mode_scorer()).to_dict()
+    assert found == json.loads(json.dumps(wanted))
+    code, out, err = kgem("evaluate", "runs/a", "--proposals")
+    assert code == 0 and "by frequency alone" in out and "claimed" in out and "test facts" in err
+
+
 def test_predict_all_lists_missing_facts(kgem: Kgem, model: Model) -> None:
     found = json_of(kgem, "predict", "runs/a", "--all", "--top", 5)
     assert [fact["tail"] for fact in found] == [fact.tail for fact in model.missing_facts(5)]
     narrowed = json_of(kgem, "predict", "runs/a", "--all", "--relation", "in continent", "--top", 4)
     assert {fact["relation"] for fact in narrowed} == {"in continent"}
     code, out, err = kgem("predict", "runs/a", "--all", "--top", 5)
-    assert code == 0 and found[0]["head"] in out and "share" in err
+    assert code == 0 and found[0]["head"] in out and "facts hidden from training" in err
+    assert set(found[0]) >= {"chance", "against", "like"} and found[0]["chance"] >= found[-1]["chance"]
+    code, _, err = kgem("predict", "runs/a", "--all", "--top", 5, "--mode", "bayes")
+    assert code == 0 and "share" in err  # the order was learned for another mode
+    every = json_of(kgem, "predict", "runs/a", "--all", "--top", 10_000, "--all-values")
+    allowed = json_of(kgem, "predict", "runs/a", "--all", "--top", 10_000)
+    unbroken = [fact for fact in every if not fact["against"]]
+    assert unbroken == allowed[: len(unbroken)] and len(unbroken) < len(every)
+    code, _, err = kgem("predict", "runs/a", "--all-values", "--head", "France", "--relation", "borders")
+    assert code == 1 and "--all-values goes with --all" in err
     assert kgem("predict", "runs/a", "--all", "--top", 5, "--out", "missing.csv")[0] == 0
     assert len(pl.read_csv("missing.csv")) == 5
 
