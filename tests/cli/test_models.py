@@ -144,7 +144,7 @@ def test_predict_all_lists_missing_facts(kgem: Kgem, model: Model) -> None:
     unbroken = [fact for fact in every if not fact["against"]]
     assert unbroken == allowed[: len(unbroken)] and len(unbroken) < len(every)
     code, _, err = kgem("predict", "runs/a", "--all-values", "--head", "France", "--relation", "borders")
-    assert code == 1 and "--all-values goes with --all" in err
+    assert code == 2 and "--all-values goes with --all" in err
     assert kgem("predict", "runs/a", "--all", "--top", 5, "--out", "missing.csv")[0] == 0
     assert len(pl.read_csv("missing.csv")) == 5
 
