@@ -78,6 +78,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "answer": (
         "candidates",
         "modes",
+        "features",
+        "proposals",
+        "logistic",
+        "judge",
         "predict",
         "missing",
         "similar",
@@ -138,6 +142,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "update",
         "demo",
         "predict",
+        "judge",
         "similar",
         "strengths",
         "evaluate",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,7 @@ FUNCTIONAL, ENOUGH = 0.95, 20  # what makes a rule: the share of cases that keep
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+A = TypeVar("A", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +122,7 @@ class FactViews:
     relations: LongArray  # reciprocal ones for the second side
     log_probability: Floats
     better: LongArray  # unknown answers that the mode puts before it
+    first: LongArray  # the unknown answer that the mode puts first; the fact's own, if it is
     known: LongArray  # other answers that are known
     n_per_question: Floats  # on average
     single: Floats  # share of the relation's questions with one answer
@@ -161,17 +164,17 @@ def view_facts(
     """Look at facts (n, 3) from both sides, in blocks of at most about `memory` bytes."""
     data = mode.data
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
-    log_probability, better = np.empty(len(asked)), np.empty(len(asked), dtype=np.int64)
+    log_probability, (better, first) = np.empty(len(asked)), np.empty((2, len(asked)), dtype=np.int64)
     for block in Blocks(mode.scorer, asked, memory, whole=True, on_progress=on_progress):
-        for places, logs, before in _compare(mode, block, asked, known):
-            log_probability[places], better[places] = logs, before
+        for places, logs, before, best in _compare(mode, block, asked, known):
+            log_probability[places], better[places], first[places] = logs, before, best
     others = known.has(asked).astype(np.int64)  # the fact itself, if it is known, is looked at as if it were not
     counts = known.count(asked[:, 0], asked[:, 1]) - others
     back = np.concatenate([asked[len(facts) :], asked[: len(facts)]])  # the same facts from the other side
     relations = asked[:, 1]
 
-    def sides(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        return values.reshape(2, -1).T
+    def sides(values: A) -> A:
+        return values.reshape(2, -1).T  # type: ignore[return-value]
 
     role_seen = known.count(back[:, 0], back[:, 1]) - others > 0
     return FactViews(
@@ -179,6 +182,7 @@ def view_facts(
         relations=sides(relations),
         log_probability=sides(log_probability),
         better=sides(better),
+        first=sides(np.where(better, first, asked[:, 2])),
         known=sides(counts),
         n_per_question=sides(known.answers_per_question[relations]),
         single=sides(known.single[relations]),
@@ -190,8 +194,8 @@ def view_facts(
 
 def _compare(
     mode: ModeScorer, block: Block, facts: LongArray, known: Known
-) -> Iterator[tuple[LongArray, Floats, LongArray]]:
-    """Places of the block's facts, the log probability of each, and how many unknown answers are before it."""
+) -> Iterator[tuple[LongArray, Floats, LongArray, LongArray]]:
+    """Places of the block's facts, their log probabilities, how many unknown answers are before each, and the first."""
     ((_, logs),) = block.scores()
     rows, tails = block.put(block.rows), block.put(facts[block.places, 2])
     own = logs[rows, tails]
@@ -200,8 +204,9 @@ def _compare(
     log_z = (logs / mode.temperature).logsumexp(1)
     mine = (own / mode.temperature - log_z[rows]).double().cpu().numpy()
     logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
+    best = logs.argmax(1)
     step = max(1, COMPARED // logs.shape[1])
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         before = (logs[rows[part]] > own[part, None]).sum(1)
-        yield block.places[part], mine[part], before.cpu().numpy()
+        yield block.places[part], mine[part], before.cpu().numpy(), best[rows[part]].cpu().numpy()

@@ -8,7 +8,7 @@ of q. `blend` asks `point` and `mean` together: the geometric mean of their prob
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class ModeScorer:
     @property
     def data(self) -> Dataset:
         return self.candidates.data
+
+    def as_samples(self) -> list[ModeScorer]:
+        """Each draw from q as if it were a mode of its own."""
+        return [replace(self, scorer=scorer, temperature=self.sample_temperature) for scorer in self.sample_scorers()]
 
     @property
     def averages_samples(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kgem.answer.judge import Judge
 from kgem.answer.model import Model, affordable_samples
 from kgem.config import Config
 from kgem.data.dataset import Dataset
@@ -128,5 +129,6 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
     with use_threads(config.run.threads):
         choice = choose_mode(model)
         model = replace(model, mode=choice.mode, validation=choice.validation, temperatures=choice.temperatures)
+        model = replace(model, learned_judge=Judge.learn(model.mode_scorer(), seed=config.seed))
         splits = [split for split in ("valid", "test") if len(model.data.split(split))]
         return replace(model, metrics={split: model.evaluate(split).to_dict() for split in splits})
