@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kgem.answer.features import FEATURES, LEAST, Bools, FactViews, Floats, Known, view_facts
+from kgem.answer.features import FEATURES, Bools, FactViews, Floats, Known, view_facts
 from kgem.answer.logistic import Logistic
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray, Vocabulary
@@ -108,7 +108,8 @@ class Pairs:
 
 def view_features(views: FactViews, pairs: Pairs) -> Floats:
     """One row for each fact, a column for each of JUDGED."""
-    return np.maximum(np.concatenate([views.features(), pairs.features(views.facts)], axis=1), LEAST)
+    columns: Floats = np.concatenate([views.features(), pairs.features(views.facts)], axis=1)
+    return columns
 
 
 @dataclass(frozen=True, eq=False)
