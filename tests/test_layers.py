@@ -98,6 +98,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "configure",
         "mode_choice",
         "fitting",
+        "cross_fit",
         "run",
         "update",
         "export",

@@ -165,12 +165,17 @@ class Judge:
 
 
 @torch.no_grad()
-def make_negatives(mode: ModeScorer, facts: Ints, rng: np.random.Generator, *, memory: int = MEMORY) -> LongArray:
-    """Plausible facts that no split has: up to four for each of these (n, 3), two for each side."""
+def make_negatives(
+    mode: ModeScorer, facts: Ints, rng: np.random.Generator, *, hard: bool = True, memory: int = MEMORY
+) -> LongArray:
+    """Plausible facts that no split has, for each of these (n, 3) and side one with an entity of the right role.
+
+    With `hard` there is also one with a first unknown answer of the mode.
+    """
     data = mode.data
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
     drawn = [_draw_in_role(data, asked, rng)]
-    for block in Blocks(mode.scorer, asked, memory, gather=False, whole=True):
+    for block in Blocks(mode.scorer, asked if hard else asked[:0], memory, gather=False, whole=True):
         ((_, scores),) = block.scores()
         for cells in (mode.candidates.self_answers(block.queries), known_cells(block.queries, data.filter_index)):
             scores[tuple(map(block.put, cells))] = -torch.inf
