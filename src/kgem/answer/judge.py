@@ -125,6 +125,12 @@ class Judge:
         """(n,)"""
         return self.logistic.chance(features, relations)
 
+    def chances(self, mode: ModeScorer, facts: Ints, *, memory: int = MEMORY) -> Floats:
+        """What training facts say about facts (n, 3), as when it learned: (n,)."""
+        known = Known(mode.data.query_index, mode.data.n_relations)
+        features = view_features(view_facts(mode, facts, known, memory=memory), Pairs.of(known, mode.data.n_entities))
+        return self.chance(features, facts[:, 1].astype(np.int64))
+
     @classmethod
     def fit(cls, mode: str, features: Floats, facts: Ints, right: Bools, n_relations: int) -> Judge:
         """From examples (n, F) of facts (n, 3)."""

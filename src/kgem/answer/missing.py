@@ -10,13 +10,17 @@ alone 46 and 29 %, and by p among the unknown answers only, which is high where 
 As in `predict`, no fact is made from an entity to itself unless training has the relation so often enough.
 
 A known fact competes only with entities that are not known to be right, as in filtered ranks: else each of a
-hundred right answers would look improbable.
+hundred right answers would look improbable. With a judge, known facts are ordered by log((n + 1) p) of both sides
+together, each looked at as if it were not known, else by the better of the two filtered probabilities. Of 5 % of the
+training facts with a random tail of the right role (K = 50) the former finds more: area under ROC .924 instead of .895
+on UMLS, .815 instead of .653 on CoDEx-S. The chance is the judge's. It has learned from facts that no table was fitted
+to, and trusts fitted ones too much to order them (.894 and .689); `kgem judge --graph` fits without each fact first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +28,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from kgem.answer.features import Known, view_facts
+from kgem.answer.judge import Judge
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 from kgem.data.index import fact_keys
@@ -47,6 +53,7 @@ class ScoredFact:
     share: float | None  # of a missing fact: (n + 1) * probability, about 1 for one that is as good as the known ones
     side: str  # from which it is: the probability of the "tail" given the rest, or of the "head"
     known: str | None  # the split that has the fact, or None
+    chance: float | None = None  # of a known fact: what the judge says
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -92,11 +99,12 @@ def doubtful_facts(
     top: int = 100,
     splits: Sequence[str] = SPLITS,
     *,
+    judge: Judge | None = None,
     relations: Sequence[str] | None = None,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
 ) -> list[ScoredFact]:
-    """The known facts that the model finds least probable, least first; on_progress hears (questions done, of all).
+    """The known facts that the model finds least credible, least first; on_progress hears (questions done, of all).
 
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
     """
@@ -107,16 +115,29 @@ def doubtful_facts(
     if relations is not None:
         chosen = np.isin(known[:, 1], data.relations.ids(relations))
         known, names = known[chosen], names[chosen]
+    if judge is not None and len(known):
+        views = view_facts(mode, known, Known.everything(data), memory=memory, on_progress=on_progress)
+        least = np.argsort(views.log_share.sum(1), kind="stable")[:top]
+        known, names, on_progress = known[least], names[least], None
     facts = data.reciprocal(known)
     logs = np.empty(len(facts))
     for part in split_competitions(mode.scorer, facts, data.filter_index, memory, on_progress):
         logs[part.places] = log_probabilities(part, beta).cpu().numpy()
     sides = logs.reshape(2, -1)  # tail, head
-    least = np.argsort(sides.max(axis=0), kind="stable")[:top]
+    least = np.argsort(sides.max(axis=0), kind="stable")[:top] if judge is None else np.arange(len(known))
     from_head = sides[:, least].argmax(axis=0)
     asked = facts[least + from_head * len(known)]
     probability = np.exp(sides[:, least].max(axis=0))
-    return _to_facts(data, asked, probability, None, names[least].tolist())
+    found = _to_facts(data, asked, probability, None, names[least].tolist())
+    if judge is None or not found:
+        return found
+    chances = judge.chances(mode, known, memory=memory).tolist()
+    by_fact = {tuple(fact): chance for fact, chance in zip(known.tolist(), chances, strict=True)}
+    return [replace(fact, chance=by_fact[_ids(data, fact)]) for fact in found]
+
+
+def _ids(data: Dataset, fact: ScoredFact) -> tuple[int, int, int]:
+    return data.entities.id(fact.head), data.relations.id(fact.relation), data.entities.id(fact.tail)
 
 
 class _Best(NamedTuple):

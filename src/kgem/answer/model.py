@@ -234,9 +234,16 @@ class Model:
         memory: int = MEMORY,
         progress: OnProgress | None = None,
     ) -> list[ScoredFact]:
-        """The least probable facts that the graph has."""
+        """The least credible facts that the graph has."""
+        judge = self.learned_judge
         return doubtful_facts(
-            self.mode_scorer(mode), top, splits, relations=relations, memory=memory, on_progress=progress
+            self.mode_scorer(mode),
+            top,
+            splits,
+            judge=judge if judge is not None and judge.mode == self.resolve(mode) else None,
+            relations=relations,
+            memory=memory,
+            on_progress=progress,
         )
 
     def save(self, folder: str | Path, force: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ COLUMNS = (
     *("head", "relation", "tail", "chance", "low", "high", "rank_tail", "rank_head"),
     *("known", "against", "note"),
 )
-REMEDY = "a file of facts, or all of --head, --relation and --tail"
+REMEDY = "a file of facts, or all of --head, --relation and --tail, or --graph"
 
 
 @with_options
@@ -47,6 +48,12 @@ def judge(
             metavar="FILE", help="Facts that are known to be wrong: the judge learns from them, for this call."
         ),
     ] = None,
+    graph: Annotated[
+        bool,
+        typer.Option(
+            "--graph", help="The training facts themselves, each judged by a short fit without it: finds mistakes."
+        ),
+    ] = False,
     worst: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the N least credible facts, least first.")
     ] = None,
@@ -67,20 +74,28 @@ def judge(
     The chance is that the fact is right rather than a plausible mistake: 50 % is as much like validation facts as like
     wrong ones. The judge has learned from wrong facts that it made itself (high answers of the model that the graph
     lacks, and entities of the right role); with wrong facts of yours (--negatives) it is better. Facts stay in their
-    order unless --worst asks for the least credible. A fact with a label that the graph does not have is not judged,
+    order unless --worst asks for the least credible; --graph --worst 100 lists facts of the graph that look like
+    mistakes. A fact with a label that the graph does not have is not judged,
     and listed with what may have been meant.
     """
-    single = _check_asked(facts, head, relation, tail)
+    single = _check_asked(facts, head, relation, tail, graph)
     destination = Destination(as_json, as_csv, out, force)
-    asked: Sequence[Sequence[str]] = [single] if single else _Rows(_read(str(facts), how))
+    if graph and (negatives is not None or ranges):
+        raise ConfigError("--graph goes with neither --negatives nor --ranges", remedy="leave them out")
+    asked: Sequence[Sequence[str]] = [single] if single else [] if graph else _Rows(_read(str(facts), how))
     wrong = None if negatives is None else _Rows(_read(negatives, how))
     model = open_model(run, device)
     if single:
         _check_labels(model, *single)
     tally = _Tally()
+    chances = _judge_training(model) if graph else None
+    if chances is not None:
+        asked = _Rows(model.data.frame("train"))
     with Progress(f"judging {pluralise(len(asked), 'fact')}") as progress:
         detailed = ranges or single is not None
         judged = model.judge(asked, mode, wrong, uncertainty=detailed, progress=progress.count)
+        if chances is not None:
+            judged = (replace(each, chance=chance) for each, chance in zip(judged, chances, strict=True))
         counted = tally.count(judged)
         if worst is not None:
             counted = iter(heapq.nsmallest(worst, counted, key=_least_first))
@@ -94,9 +109,22 @@ def judge(
     tally.tell(worst)
 
 
-def _check_asked(facts: str | None, *labels: str | None) -> tuple[str, str, str] | None:
-    """The single fact that is given, if it is not a file; an error unless it is just one of them."""
-    head, relation, tail = labels
+def _judge_training(model: Model) -> list[float]:
+    from kgem.runs.cross_fit import judge_training
+
+    with Progress("fitting without some of the facts") as progress:
+        return list(map(float, judge_training(model, progress.count)))
+
+
+def _check_asked(
+    facts: str | None, head: str | None, relation: str | None, tail: str | None, graph: bool
+) -> tuple[str, str, str] | None:
+    """The single fact that is given, if there is one; an error unless just one thing is to be judged."""
+    labels = (head, relation, tail)
+    if graph:
+        if facts is not None or any(label is not None for label in labels):
+            raise ConfigError("--graph judges the facts of the graph, and no others", remedy=f"or give {REMEDY}")
+        return None
     if facts is not None:
         if any(label is not None for label in labels):
             raise ConfigError("a file and --head, --relation, --tail exclude each other", remedy=f"give {REMEDY}")

@@ -3,7 +3,11 @@
 Tables make the facts that they are fitted to credible, the wrong ones too. So the training facts are dealt into folds;
 for each fold a short point estimate (Algorithm 1, with the factor that pre-training chose) is fitted to all others, and
 looks at the facts of the fold and at mistakes in their place: entities of the right role. One judge learns to tell
-the two apart.
+the two apart. What the model itself says of a fact, though fitted to it, counts as well: a fact that it could not learn
+is more doubtful than one that it could.
+
+Of 5 % of the training facts with a random tail of the right role, K = 50: area under ROC .967 on UMLS, .918 on CoDEx-S
+(without the model's own word .952 and .907; in the order of `doubtful_facts` .924 and .815).
 """
 
 from __future__ import annotations
@@ -17,15 +21,17 @@ from kgem.answer.features import Floats, Known, view_facts
 from kgem.answer.judge import Judge, Pairs, make_negatives, view_features
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset, LongArray
+from kgem.evaluate.blocks import OnProgress
 from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.validation import pick_facts
 from kgem.model.embeddings import Embeddings
 from kgem.runs.fitting import Prepared, start_fit
 
-__all__ = ["FOLDS", "cross_fit", "judge_training"]
+__all__ = ["FOLDS", "cross_fit", "join_folds", "judge_training"]
 
 FOLDS = 5
 EPOCHS = 30  # at most, for each fold
+OWN_WORD = 0.5  # what the model's log share, from both sides, adds to the logit
 EXAMPLES = 20_000  # that the judge learns from, about: right ones of all folds
 
 
@@ -39,9 +45,14 @@ class Fold:
     wrong_features: Floats  # (m, F)
 
 
-def judge_training(model: Model) -> Floats:
-    """The chance of each training fact, (n,)."""
-    return join_folds(model, list(cross_fit(model)))
+def judge_training(model: Model, on_progress: OnProgress | None = None) -> Floats:
+    """The chance of each training fact, (n,); on_progress hears (folds done, of all)."""
+    folds = []
+    for fold in cross_fit(model):
+        folds.append(fold)
+        if on_progress is not None:
+            on_progress(len(folds), FOLDS)
+    return join_folds(model, folds)
 
 
 def cross_fit(model: Model, n_folds: int = FOLDS) -> Iterator[Fold]:
@@ -75,9 +86,12 @@ def join_folds(model: Model, folds: list[Fold]) -> Floats:
     features = np.concatenate([*(fold.features for fold in folds), *(fold.wrong_features for fold in folds)])
     right = np.arange(len(facts)) < len(data.train)
     judge = Judge.fit("point", features, facts, right, data.n_relations)
-    chances = np.empty(len(data.train))
+    logits = np.empty(len(data.train))
     for fold in folds:
-        chances[fold.places] = judge.chance(fold.features, data.train[fold.places, 1].astype(np.int64))
+        logits[fold.places] = judge.logistic.logit(fold.features, data.train[fold.places, 1].astype(np.int64))
+    share = view_facts(model.mode_scorer(), data.train, Known.everything(data)).log_share.sum(1)
+    logits += OWN_WORD * (share - np.median(share))
+    chances: Floats = np.exp(-np.logaddexp(0.0, -logits))
     return chances
 
 
