@@ -41,7 +41,7 @@ JUDGED = (
     "another relation leads from head to tail",
     "a relation leads from tail to head",
 )
-FEWEST = 20  # right and wrong examples to learn from, of each
+FEWEST = 10  # right and wrong examples to learn from, of each
 MOST, CELLS = 4096, 2**27  # validation facts that it learns from; scores that are made for them at most
 FIRST = 20  # answers of the mode among which one is drawn
 BLOCK = 8192  # facts that are judged at a time
