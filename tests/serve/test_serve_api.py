@@ -323,7 +323,7 @@ def test_the_review_is_in_the_run_folder_whatever_part_of_it_is_given(tmp_path: 
 
 def test_the_description_has_every_address_and_no_page_of_others(client: Client) -> None:
     described = client.get("/openapi.json").json()
-    asked = {"about", "entities", "relations", "predict", "entity", "similar", "missing", "doubtful", "review"}
+    asked = {"about", "entities", "relations", "predict", "judge", "entity", "similar", "missing", "doubtful", "review"}
     looked_at = {"strengths", "curves", "metrics", "calibration", "review.tsv"}
     assert set(described["paths"]) == {f"/api/{name}" for name in asked | looked_at}
     assert set(described["paths"]["/api/review"]) == {"get", "post"}
