@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,3 +138,21 @@ def test_doubtful_facts_against_all_known_ones(splits: tuple[str, ...]) -> None:
     np.testing.assert_allclose([fact.probability for fact in found], [wanted[f] for f in least], rtol=1e-8)
     for fact in found:
         assert fact.known in splits and list(ids(model, fact)) in data.split(fact.known).tolist()
+
+
+def test_doubtful_facts_with_a_judge_go_by_both_sides_together() -> None:
+    model = random_model(random_graph(n_facts=400))
+    model = replace(model, learned_judge=model.learn_judge())
+    data, n, known = model.data, model.data.n_relations, model.data.filter_index
+    wanted: dict[Triple, float] = {}
+    for h, r, t in data.train.tolist():
+        shares = []
+        for a, b, c in ((h, r, t), (t, r + n, h)):
+            others = set(known.tails_of(int(known.find([a], [b])[0])).tolist()) - {c}
+            shares.append(math.log(float(probabilities(model, "point", a, b)[c]) * (len(others) + 1)))
+        wanted[h, r, t] = sum(shares)
+    found = model.doubtful_facts(20, ("train",))
+    assert [ids(model, fact) for fact in found] == sorted(wanted, key=lambda fact: wanted[fact])[:20]
+    judged = model.judge([(fact.head, fact.relation, fact.tail) for fact in found])
+    np.testing.assert_allclose([fact.chance for fact in found], [each.chance for each in judged])
+    assert model.doubtful_facts(5, relations=[]) == []

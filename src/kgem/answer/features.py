@@ -124,6 +124,7 @@ class FactViews:
     relations: LongArray  # reciprocal ones for the second side
     log_probability: Floats
     better: LongArray  # unknown answers that the mode puts before it
+    first: LongArray  # the unknown answer that the mode puts first; the fact's own, if it is
     known: LongArray  # other answers that are known
     n_per_question: Floats  # on average
     single: Floats  # share of the relation's questions with one answer
@@ -189,10 +190,10 @@ def view_facts(
     """
     data, rules = mode.data, rules or known
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
-    log_probability, better = np.empty(len(asked)), np.empty(len(asked), dtype=np.int64)
+    log_probability, (better, first) = np.empty(len(asked)), np.empty((2, len(asked)), dtype=np.int64)
     for block in Blocks(mode.scorer, asked, memory, whole=True, on_progress=on_progress):
-        for places, logs, before in _compare(mode, block, asked, known):
-            log_probability[places], better[places] = logs, before
+        for places, logs, before, best in _compare(mode, block, asked, known):
+            log_probability[places], better[places], first[places] = logs, before, best
     back = np.concatenate([asked[len(facts) :], asked[: len(facts)]])  # the same facts from the other side
     relations = asked[:, 1]
 
@@ -210,6 +211,7 @@ def view_facts(
         relations=sides(relations),
         log_probability=sides(log_probability),
         better=sides(better),
+        first=sides(np.where(better, first, asked[:, 2])),
         known=sides(counts),
         n_per_question=sides(known.answers_per_question[relations]),
         single=sides(known.single[relations]),
@@ -222,8 +224,8 @@ def view_facts(
 
 def _compare(
     mode: ModeScorer, block: Block, facts: LongArray, known: Known
-) -> Iterator[tuple[LongArray, Floats, LongArray]]:
-    """Places of the block's facts, the log probability of each, and how many unknown answers are before it."""
+) -> Iterator[tuple[LongArray, Floats, LongArray, LongArray]]:
+    """Places of the block's facts, their log probabilities, how many unknown answers are before each, and the first."""
     ((_, logs),) = block.scores()
     rows, tails = block.put(block.rows), block.put(facts[block.places, 2])
     own = logs[rows, tails]
@@ -233,29 +235,28 @@ def _compare(
     log_z = (logs / temperatures[:, None]).logsumexp(1)
     mine = (own / temperatures[rows] - log_z[rows]).double().cpu().numpy()
     logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
+    best = logs.argmax(1)
     step = max(1, COMPARED // logs.shape[1])
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         before = (logs[rows[part]] > own[part, None]).sum(1)
-        yield block.places[part], mine[part], before.cpu().numpy()
+        yield block.places[part], mine[part], before.cpu().numpy(), best[rows[part]].cpu().numpy()
 
 
-def explain_against(data: Dataset, known: Known, views: FactViews, row: int) -> Iterator[str]:
+def explain_against(data: Dataset, known: Known, views: FactViews, place: int) -> Iterator[str]:
     """Which rules of the graph a fact breaks, in words."""
-    h, r, t = views.facts[row]
-    relation = data.relations[r]
-    for side, (asker, answer) in enumerate(((h, t), (t, h))):
-        if views.second_value[row, side]:
-            others = known.index.tails_of(int(known.index.find([asker], [views.relations[row, side]])[0]))
-            other = data.entities[next(each for each in others if each != answer)]
-            one = (
-                f"{data.entities[asker]} has {other} already"
-                if side == 0
-                else f"{other} is that of {data.entities[asker]}"
-            )
-            yield f"one {SIDES[side]} as a rule: {one}"
-        if views.new_role[row, side]:
-            yield f"{data.entities[answer]} is not the {SIDES[side]} of {relation} elsewhere"
+    head, relation, tail = views.facts[place].tolist()
+    name = data.relations[relation]
+    sides = ((head, tail), (tail, head))
+    for side, (asker, own) in enumerate(sides):
+        if views.second_value[place, side]:
+            at = known.index.find([asker], [views.relations[place, side]])
+            other = next(e for e in known.index.tails_of(int(at[0])).tolist() if e != own)
+            answer, whose = SIDES[side], SIDES[1 - side]
+            yield f"{name} has one {answer} for each {whose} as a rule, and this {whose} has {data.entities[other]}"
+    for side, (_, own) in enumerate(sides):
+        if views.new_role[place, side]:
+            yield f"{data.entities[own]} was never the {SIDES[side]} of {name}"
 
 
 def nearest_facts(mode: ModeScorer, known: Known, fact: LongArray) -> list[tuple[int, int, int]]:

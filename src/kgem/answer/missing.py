@@ -11,19 +11,24 @@ has one as a rule, or gives an entity a role that it never had, is left out unle
 As in `predict`, no fact is made from an entity to itself unless training has the relation so often enough.
 
 A known fact competes only with entities that are not known to be right, as in filtered ranks: else each of a
-hundred right answers would look improbable.
+hundred right answers would look improbable. With a judge, known facts are ordered by log((n + 1) p) of both sides
+together, each looked at as if it were not known, else by the better of the two filtered probabilities. Of 5 % of the
+training facts with a random tail of the right role (K = 50) the former finds more: area under ROC .924 instead of .895
+on UMLS, .815 instead of .653 on CoDEx-S. The chance is the judge's. It has learned from facts that no table was fitted
+to, and trusts fitted ones too much to order them (.894 and .689); `kgem judge --graph` fits without each fact first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from kgem.answer.features import SIDES, FactViews, Floats, Known, explain_against, nearest_facts, view_facts
+from kgem.answer.judge import Judge
 from kgem.answer.modes import ModeScorer
 from kgem.answer.proposals import POOL, find_candidates, to_plain
 from kgem.data.dataset import SPLITS, Dataset, LongArray
@@ -48,7 +53,7 @@ class ScoredFact:
     side: str  # from which it is: the probability of the "tail" given the rest, or of the "head"
     known: str | None  # the split that has the fact, or None
     chance: float | None = (
-        None  # of a missing fact: how often such candidates were among the facts hidden from training
+        None  # of a missing fact: how often such candidates were hidden facts; of a known one: judged
     )
     against: tuple[str, ...] = ()  # what speaks against a missing fact
     like: tuple[Labels, ...] = ()  # the known facts that are nearest to a missing one
@@ -101,11 +106,12 @@ def doubtful_facts(
     top: int = 100,
     splits: Sequence[str] = SPLITS,
     *,
+    judge: Judge | None = None,
     relations: Sequence[str] | None = None,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
 ) -> list[ScoredFact]:
-    """The known facts that the model finds least probable, least first; on_progress hears (questions done, of all).
+    """The known facts that the model finds least credible, least first; on_progress hears (questions done, of all).
 
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
     """
@@ -116,16 +122,29 @@ def doubtful_facts(
     if relations is not None:
         chosen = np.isin(known[:, 1], data.relations.ids(relations))
         known, names = known[chosen], names[chosen]
+    if judge is not None and len(known):
+        views = view_facts(mode, known, Known.everything(data), memory=memory, on_progress=on_progress)
+        least = np.argsort(views.log_share.sum(1), kind="stable")[:top]
+        known, names, on_progress = known[least], names[least], None
     facts = data.reciprocal(known)
     logs, temperatures = np.empty(len(facts)), mode.temperatures(facts)
     for part in split_competitions(mode.scorer, facts, data.filter_index, memory, on_progress):
         logs[part.places] = log_probabilities(part, temperatures).cpu().numpy()
     sides = logs.reshape(2, -1)  # tail, head
-    least = np.argsort(sides.max(axis=0), kind="stable")[:top]
+    least = np.argsort(sides.max(axis=0), kind="stable")[:top] if judge is None else np.arange(len(known))
     from_head = sides[:, least].argmax(axis=0)
     asked = facts[least + from_head * len(known)]
     probability = np.exp(sides[:, least].max(axis=0))
-    return _to_facts(data, asked, probability, names[least].tolist())
+    found = _to_facts(data, asked, probability, names[least].tolist())
+    if judge is None or not found:
+        return found
+    chances = judge.chances(mode, known, memory=memory).tolist()
+    by_fact = {tuple(fact): chance for fact, chance in zip(known.tolist(), chances, strict=True)}
+    return [replace(fact, chance=by_fact[_ids(data, fact)]) for fact in found]
+
+
+def _ids(data: Dataset, fact: ScoredFact) -> tuple[int, int, int]:
+    return data.entities.id(fact.head), data.relations.id(fact.relation), data.entities.id(fact.tail)
 
 
 def _to_facts(data: Dataset, facts: LongArray, probability: Floats, known: Sequence[str | None]) -> list[ScoredFact]:

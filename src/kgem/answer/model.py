@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 
 from kgem.answer import artifact, predict
 from kgem.answer.candidates import Candidates
+from kgem.answer.judge import FEWEST, Judge, Judgement, encode_known, judge_facts
 from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
 from kgem.answer.modes import AUTO, MODES, ModeScorer
 from kgem.answer.predict import Prediction, Query
@@ -35,8 +36,8 @@ from kgem.model.prior import Strengths
 
 __all__ = ["Model", "affordable_samples", "load"]
 
-SAMPLES, FEWEST = 20, 4  # of q that answers are averaged over
-SAMPLE_BYTES = 2**30  # what they may take together, unless that were fewer than FEWEST
+SAMPLES, FEWEST_SAMPLES = 20, 4  # of q that answers are averaged over
+SAMPLE_BYTES = 2**30  # what they may take together, unless that were fewer than FEWEST_SAMPLES
 STREAM = 2**40  # keeps the seeds of these samples apart from those of fits
 
 
@@ -44,7 +45,7 @@ def affordable_samples(posterior: Posterior) -> int:
     """How many samples of q are kept: 20, or fewer where the tables are large."""
     means = (posterior.entities.mean, posterior.relations.mean)
     each = sum(table.numel() * table.element_size() for table in means)
-    return max(FEWEST, min(SAMPLES, SAMPLE_BYTES // each))
+    return max(FEWEST_SAMPLES, min(SAMPLES, SAMPLE_BYTES // each))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +60,7 @@ class Model:
     mode: str  # what `auto` stands for
     validation: Mapping[str, float] = field(default_factory=dict)  # filtered MRR by mode; none without validation
     temperatures: Mapping[str, Temperature] = field(default_factory=dict)  # by mode, fitted on validation
+    learned_judge: Judge | None = None  # of mode `auto`; old models, and those without validation, have none
     n_samples: int = SAMPLES
     ranker: Ranker | None = None  # of proposals in mode `auto`, learned from validation
     decided: Decided = field(default_factory=Decided.none)  # proposals that people decided about, in earlier models
@@ -177,6 +179,42 @@ class Model:
         """The answers to many questions at once."""
         return predict.predict_many(self.mode_scorer(mode), queries, top=top, new_only=new_only, ranges=uncertainty)
 
+    def judge(
+        self,
+        facts: Iterable[Sequence[str]],
+        mode: str = AUTO,
+        negatives: Iterable[Sequence[str]] | None = None,
+        *,
+        uncertainty: bool = False,
+        memory: int = MEMORY,
+        progress: OnProgress | None = None,
+    ) -> Iterator[Judgement]:
+        """How credible each fact is (head, relation, tail), in the given order and as they come.
+
+        `negatives` are facts that are wrong, to learn from instead of those that the judge makes. `uncertainty` asks
+        for the range of the chance over samples of q, which takes as many times as long. A fact with a label that the
+        graph does not have is not judged, and its `note` says why.
+        """
+        scorer = self.mode_scorer(mode)
+        judge = self.learn_judge(mode, negatives)
+        total = len(facts) if isinstance(facts, Sequence) else 0
+        return judge_facts(judge, scorer, facts, ranges=uncertainty, memory=memory, on_progress=progress, total=total)
+
+    def learn_judge(self, mode: str = AUTO, negatives: Iterable[Sequence[str]] | None = None) -> Judge:
+        """The judge of a mode: as it was learned with the fit, or anew."""
+        if negatives is None and self.learned_judge is not None and self.learned_judge.mode == self.resolve(mode):
+            return self.learned_judge
+        wrong = None if negatives is None else encode_known(self.data, negatives)
+        judge = Judge.learn(self.mode_scorer(mode), wrong, seed=self.config.seed)
+        if judge is None:
+            given = "" if wrong is None else f" and {len(wrong):,} wrong ones whose labels it knows"
+            raise InputError(
+                f"{len(self.data.valid):,} validation facts{given} are too few to learn from",
+                where=self.data.name,
+                remedy=f"it takes {FEWEST} of each; fit the graph with more facts for validation",
+            )
+        return judge
+
     def similar(self, entity: str, top: int = 10, mode: str = AUTO) -> list[Similar]:
         """The entities whose vectors point the same way."""
         return find_similar(self.mode_scorer(mode), entity, top)
@@ -213,9 +251,16 @@ class Model:
         memory: int = MEMORY,
         progress: OnProgress | None = None,
     ) -> list[ScoredFact]:
-        """The least probable facts that the graph has."""
+        """The least credible facts that the graph has."""
+        judge = self.learned_judge
         return doubtful_facts(
-            self.mode_scorer(mode), top, splits, relations=relations, memory=memory, on_progress=progress
+            self.mode_scorer(mode),
+            top,
+            splits,
+            judge=judge if judge is not None and judge.mode == self.resolve(mode) else None,
+            relations=relations,
+            memory=memory,
+            on_progress=progress,
         )
 
     def save(self, folder: str | Path, force: bool = False) -> None:
@@ -228,6 +273,7 @@ class Model:
             "mode": self.mode,
             "validation": dict(self.validation),
             "temperatures": {mode: temperature.to_dict() for mode, temperature in self.temperatures.items()},
+            **({} if self.learned_judge is None else {"judge": self.learned_judge.to_dict()}),
             "n_samples": self.n_samples,
             "proposals": {
                 "ranker": None if self.ranker is None else self.ranker.to_dict(),
@@ -263,6 +309,7 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
     if document["mode"] not in MODES or int(document["n_samples"]) < 1:
         raise ValueError(f"mode {document['mode']!r}, {document['n_samples']} samples")
     proposals = document.get("proposals", {})  # none in models of version 0.1
+    judge = document.get("judge")
     return Model(
         data=data,
         config=config,
@@ -272,6 +319,7 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
         mode=document["mode"],
         validation={str(mode): float(mrr) for mode, mrr in document["validation"].items()},
         temperatures={str(mode): Temperature.from_dict(t) for mode, t in document["temperatures"].items()},
+        learned_judge=None if judge is None else Judge.from_dict(judge, data.n_relations),
         n_samples=int(document["n_samples"]),
         ranker=Ranker.from_dict(proposals["ranker"]) if proposals.get("ranker") else None,
         decided=Decided.from_dict(proposals.get("decided", {})),

@@ -8,7 +8,7 @@ of q. `blend` asks `point` and `mean` together: the geometric mean of their prob
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -79,6 +79,15 @@ class ModeScorer:
     def temperatures(self, queries: Ints) -> Floats:
         """What the scores of questions (b, 2 or more), with reciprocal relations, are divided by: (b,)."""
         return self.temperature.of(queries, self.data.query_index)
+
+    def as_samples(self) -> list[ModeScorer]:
+        """The mode together with each draw from q: what stands for its doubt. That of `bayes` are the draws alone."""
+        from kgem.evaluate.averaging import BlendScorer
+
+        return [
+            replace(self, scorer=sample if self.averages_samples else BlendScorer([self.scorer, sample]))
+            for sample in self.sample_scorers()
+        ]
 
     @property
     def averages_samples(self) -> bool:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from kgem.answer.features import FEATURES, Bools, Floats, Known, view_facts
+from kgem.answer.logistic import expand
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray
 from kgem.data.index import fact_keys
@@ -31,7 +32,6 @@ __all__ = ["POOL", "Decided", "Ranker", "find_candidates", "learn_ranker", "to_p
 
 POOL = 20_000  # candidates with the highest share, of which the best are proposed
 RIDGE = 30.0
-FAR = 10.0  # products of features are kept within so many standard deviations
 FEWEST = 20  # validation facts among the candidates, to learn from
 MAX_STEPS = 300
 
@@ -88,7 +88,7 @@ class Ranker:
         return (1 - c) * chance / (1 - c * chance)
 
     def _expand(self, features: Floats) -> Floats:
-        return _expand((features - self.centre) / self.scale)
+        return expand((features - self.centre) / self.scale)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -160,14 +160,6 @@ def fit_ceiled(rows: Floats, right: Bools, ceilings: Floats) -> Floats:
     with torch.enable_grad():
         optimizer.step(loss)  # type: ignore[no-untyped-call]
     return weights.detach().numpy()
-
-
-def _expand(standard: Floats) -> Floats:
-    """Features, their products two by two, and a one: (n, W)."""
-    n = standard.shape[1]
-    products = [standard[:, i : i + 1] * standard[:, i:] for i in range(n)]
-    rows = np.concatenate([standard, *products], axis=1)
-    return np.concatenate([np.clip(rows, -FAR, FAR), np.ones((len(rows), 1))], axis=1)
 
 
 @torch.no_grad()

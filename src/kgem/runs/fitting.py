@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kgem.answer.judge import Judge
 from kgem.answer.model import Model, affordable_samples
 from kgem.answer.proposals import Decided, learn_ranker
 from kgem.config import Config
@@ -139,5 +140,6 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
             rejected=tuple((h, r, t) for h, r, t in past.get("rejected", ())),
         )
         model = replace(model, ranker=learn_ranker(model.mode_scorer(), model.decided))
+        model = replace(model, learned_judge=Judge.learn(model.mode_scorer(), seed=config.seed))
         splits = [split for split in ("valid", "test") if len(model.data.split(split))]
         return replace(model, metrics={split: model.evaluate(split).to_dict() for split in splits})

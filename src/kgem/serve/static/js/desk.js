@@ -277,8 +277,11 @@ function reasons({ like = [], against = [] }) {
   return rows.length > 0 && el("ul", { class: "plain reasons small", "aria-label": "Reasons" }, rows);
 }
 
-function meaning({ chance, share, side }) {
-  if (chance !== null && chance !== undefined) return "of candidates like this one were among the facts hidden from training";
+function meaning({ chance, known, share, side }) {
+  if (chance !== null && chance !== undefined)
+    return known
+      ? "that it is right rather than a plausible mistake"
+      : "of candidates like this one were among the facts hidden from training";
   const whose = `as the ${side}`;
   if (share === null || share === undefined) return `${whose}, with the other known answers left out`;
   return `${whose}; ${fit(share)}`;
