@@ -1,9 +1,9 @@
 """Does the model know when it does not know: calibration on test, and doubt against error.
 
 Doubt is measured on the distribution over answers that ranks are made from: the other known answers are left out.
-All measures have the mode's temperature, as the probabilities that users are told. `confidence` is the probability of
-the first answer; of the posterior, `spread` is the standard deviation of that probability over samples, relative to
-its mean.
+All measures have the temperature that the mode has for the question, as the probabilities that users are told.
+`confidence` is the probability of the first answer; of the posterior, `spread` is the standard deviation of that
+probability over samples, relative to its mean.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def measure_doubt(group: Group, load: Load) -> dict[str, Any]:
         facts = facts[np.sort(np.random.default_rng(SEED).choice(len(facts), MOST, replace=False))]
     asked, modes = frequency_bin(data.entity_counts[facts[:, 0]]), {}
     for mode in MODES:
-        found = measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode)).to_dict()
+        temperatures = model.mode_scorer(mode).temperatures(facts)
+        found = measure(model.scorer(mode), facts, data.filter_index, temperatures).to_dict()
         signals = doubt(model, facts, mode)
         right, by_chance = signals["right"], ece_by_chance(signals["confidence"], np.random.default_rng(SEED))
         bins = [(name, asked == i) for i, name in enumerate(frequency_names()) if (asked == i).any()]
@@ -86,24 +87,26 @@ def measure_doubt(group: Group, load: Load) -> dict[str, Any]:
 
 def doubt(model: Model, facts: npt.NDArray[Any], mode: str) -> Signals:
     """For each fact's question what the mode says of its doubt, and whether its first answer is right."""
-    temperature = model.temperature(mode)
-    confidence, right = top_answers(model.scorer(mode), facts, model.data.filter_index, temperature, top=1)
+    temperatures = model.mode_scorer(mode).temperatures(facts)
+    confidence, right = top_answers(model.scorer(mode), facts, model.data.filter_index, temperatures, top=1)
     found = {"confidence": confidence[:, 0], "right": right[:, 0].astype(np.float64)}
-    return found | ({"spread": _spread(model, facts, temperature)} if mode == "bayes" else {})
+    return found | ({"spread": _spread(model, facts, temperatures)} if mode == "bayes" else {})
 
 
 @torch.no_grad()
-def _spread(model: Model, facts: npt.NDArray[Any], temperature: float) -> Floats:
+def _spread(model: Model, facts: npt.NDArray[Any], temperatures: Floats) -> Floats:
     """Of the probability of the first answer over samples from the posterior, for each fact's question: (n,)."""
     size = max(1, BLOCK_CELLS // (model.data.n_entities * (model.n_samples + 2)))
     parts = []
-    for part in (facts[start : start + size].astype(np.int64) for start in range(0, len(facts), size)):
+    for start in range(0, len(facts), size):
+        part = facts[start : start + size].astype(np.int64)
+        own = torch.from_numpy(temperatures[start : start + size]).to(model.point.entities)[:, None]
         mask = np.zeros((len(part), model.data.n_entities), dtype=bool)  # the other known answers
         mask[known_cells(part, model.data.filter_index)] = True
         mask[np.arange(len(part)), part[:, 2]] = False
         first = _scores(model.scorer("bayes"), part, mask).argmax(1)
         sampled = torch.stack([_scores(TableScorer(sample), part, mask) for sample in model.samples])  # (S, b, N_e)
-        shares = (sampled / temperature).softmax(2).gather(2, first.expand(len(sampled), -1)[:, :, None])[:, :, 0]
+        shares = (sampled / own).softmax(2).gather(2, first.expand(len(sampled), -1)[:, :, None])[:, :, 0]
         parts.append(shares.std(0, correction=0) / shares.mean(0))
     return torch.cat(parts).double().numpy()
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.data.dataset import Dataset
+from kgem.evaluate.temperature import Temperature
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Strengths
@@ -49,7 +50,7 @@ def random_model(
         "learned": Strengths(*(0.1 + torch.rand(len(t), generator=generator, dtype=kind) for t in point.tables())),
         "mode": "point",
         "validation": {"point": 0.3, "mean": 0.2, "bayes": 0.25, "blend": 0.28},
-        "temperatures": TEMPERATURES,
+        "temperatures": {mode: Temperature(t) for mode, t in TEMPERATURES.items()},
         "n_samples": 7,
         "metrics": {"test": {"mrr": 0.1}},
         "provenance": {"epochs": {"em": 3}, "shared": 1.0, "beta": 0.1, "mix": [1.0, 0.0]},
@@ -83,25 +84,27 @@ def scores_of(tables: Embeddings, head: int, relation: int) -> Tensor:
     return torch.stack([score.triple(t, r, entities[head]) for t in entities])
 
 
-def probabilities(model: Model, mode: str, head: int, relation: int, *, everyone: bool = False) -> Tensor:
-    """What the mode says: softmax(scores / T), or for bayes of the logarithm of the explicit average."""
+def mode_scores(model: Model, mode: str, head: int, relation: int) -> Tensor:
+    """What the mode scores; for bayes the logarithm of the explicit average."""
     if mode == "bayes":
-        each = [scores_of(sample, head, relation).softmax(0) for sample in model.samples]
-        scores = torch.stack(each).mean(0).log()
-    elif mode == "blend":
-        scores = (scores_of(model.point, head, relation) + scores_of(model.mean, head, relation)) / 2
-    else:
-        scores = scores_of(model.point if mode == "point" else model.mean, head, relation)
-    logits = scores / TEMPERATURES[mode]
+        return torch.stack([scores_of(sample, head, relation).softmax(0) for sample in model.samples]).mean(0).log()
+    if mode == "blend":
+        return (scores_of(model.point, head, relation) + scores_of(model.mean, head, relation)) / 2
+    return scores_of(model.point if mode == "point" else model.mean, head, relation)
+
+
+def probabilities(model: Model, mode: str, head: int, relation: int, *, everyone: bool = False) -> Tensor:
+    """What the mode says: softmax(scores / T)."""
+    logits = mode_scores(model, mode, head, relation) / TEMPERATURES[mode]
     return logits.softmax(0) if everyone else _shares(model, logits, head, relation)
 
 
 def sampled(model: Model, mode: str, head: int, relation: int) -> Tensor:
-    """The calibrated probabilities under each sample of q: (S, N_e)."""
-    temperature = TEMPERATURES["bayes" if mode == "bayes" else "mean"]
-    return torch.stack(
-        [_shares(model, scores_of(s, head, relation) / temperature, head, relation) for s in model.samples]
-    )
+    """The mode's probabilities, each score moved by half of what a sample of q is off the mean of all: (S, N_e)."""
+    own = mode_scores(model, mode, head, relation)
+    each = torch.stack([scores_of(sample, head, relation) for sample in model.samples])
+    moved = (own + (each - each.mean(0)) / 2) / TEMPERATURES[mode]
+    return torch.stack([_shares(model, row, head, relation) for row in moved])
 
 
 def _shares(model: Model, logits: Tensor, head: int, relation: int) -> Tensor:

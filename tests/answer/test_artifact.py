@@ -20,6 +20,7 @@ from kgem.answer.modes import MODES
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
 from kgem.errors import ArtifactError, Damaged
+from kgem.evaluate.temperature import Temperature
 from kgem.files.store import Store, read_store, write_store
 from kgem.model.scores import SCORES
 from obvious import ALL_SCORES
@@ -35,7 +36,9 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("reciprocal", [True, False])
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path, dtype: str, reciprocal: bool) -> None:
+    effects = {"point": Temperature(0.7, 0.2, -0.1, 0.8, (0.3, -0.2, 0.1, 0.0, 0.0, -0.1, 0.2, 0.4))}
     model = random_model(dtype=dtype, reciprocal=reciprocal)
+    model = replace(model, temperatures=model.temperatures | effects)  # type: ignore[operator]
     model.save(tmp_path / "m")
     again = kgem.load(tmp_path / "m")
     assert type(again) is Model
@@ -57,6 +60,15 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path, dtype: str, reciprocal
     assert again.missing_facts(20) == model.missing_facts(20)
     assert again.evaluate() == model.evaluate()
     assert again.strengths.entities["e3"] == model.strengths.entities["e3"]
+
+
+def test_models_of_old_have_one_temperature_for_each_mode(saved: Path, tmp_path: Path) -> None:
+    store = read_store(saved, kind=KIND, version=VERSION)
+    document = store.documents["model"] | {"temperatures": {"point": 0.7, "mean": 1.3}}
+    write_store(tmp_path / "old", store.tensors, store.documents | {"model": document}, kind=KIND, version=VERSION)
+    old = kgem.load(tmp_path / "old")
+    assert old.temperatures == {"point": Temperature(0.7), "mean": Temperature(1.3)}
+    assert old.predict("e1", "r1", mode="point") == random_model().predict("e1", "r1", mode="point")
 
 
 def test_equal_models_give_equal_files(tmp_path: Path) -> None:

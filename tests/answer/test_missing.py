@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_missing_facts_against_all_of_them(
     model = random_model(graph())
     wanted = everything_missing(model, mode)
     best = sorted(wanted, key=lambda fact: -wanted[fact][0])[:40]
-    found = model.missing_facts(40, mode=mode)
+    found = model.missing_facts(40, mode=mode, all_values=True)
     assert [ids(model, fact) for fact in found] == best
     np.testing.assert_allclose([fact.share for fact in found], [wanted[f][0] for f in best], rtol=1e-8)
     np.testing.assert_allclose([fact.probability for fact in found], [wanted[f][1] for f in best], rtol=1e-8)
@@ -70,7 +71,7 @@ def test_a_missing_fact_has_the_probability_of_its_prediction() -> None:
 def test_all_missing_facts_each_once_and_none_twice() -> None:
     model = random_model(loopless_graph())
     wanted = everything_missing(model, "point")
-    found = [ids(model, fact) for fact in model.missing_facts(10**6)]
+    found = [ids(model, fact) for fact in model.missing_facts(10**6, all_values=True)]
     assert len(found) == len(set(found)) and set(found) == set(wanted)
     assert {r for h, r, t in found if h == t} == {2, 3}  # those that training often has from an entity to itself
 
@@ -92,7 +93,7 @@ def test_some_relations_only_and_progress() -> None:
 def test_questions_about_some_entities_only() -> None:
     model = random_model()
     names = [model.data.entities[i] for i in (0, 3)]
-    every = {ids(model, fact): fact for fact in model.missing_facts(10**6, about=names)}
+    every = {ids(model, fact): fact for fact in model.missing_facts(10**6, about=names, all_values=True)}
     index = model.data.query_index
     asked = {(h, r) for h, r in zip(index.heads.tolist(), index.relations.tolist(), strict=True) if h in (0, 3)}
     n = model.data.n_relations
@@ -137,3 +138,21 @@ def test_doubtful_facts_against_all_known_ones(splits: tuple[str, ...]) -> None:
     np.testing.assert_allclose([fact.probability for fact in found], [wanted[f] for f in least], rtol=1e-8)
     for fact in found:
         assert fact.known in splits and list(ids(model, fact)) in data.split(fact.known).tolist()
+
+
+def test_doubtful_facts_with_a_judge_go_by_both_sides_together() -> None:
+    model = random_model(random_graph(n_facts=400))
+    model = replace(model, learned_judge=model.learn_judge())
+    data, n, known = model.data, model.data.n_relations, model.data.filter_index
+    wanted: dict[Triple, float] = {}
+    for h, r, t in data.train.tolist():
+        shares = []
+        for a, b, c in ((h, r, t), (t, r + n, h)):
+            others = set(known.tails_of(int(known.find([a], [b])[0])).tolist()) - {c}
+            shares.append(math.log(float(probabilities(model, "point", a, b)[c]) * (len(others) + 1)))
+        wanted[h, r, t] = sum(shares)
+    found = model.doubtful_facts(20, ("train",))
+    assert [ids(model, fact) for fact in found] == sorted(wanted, key=lambda fact: wanted[fact])[:20]
+    judged = model.judge([(fact.head, fact.relation, fact.tail) for fact in found])
+    np.testing.assert_allclose([fact.chance for fact in found], [each.chance for each in judged])
+    assert model.doubtful_facts(5, relations=[]) == []

@@ -18,9 +18,10 @@ from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
 from kgem.evaluate import blocks
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature
 from obvious import MODES as SCORE_MODES
 from obvious import random_graph
-from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled
+from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled, scores_of
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -38,8 +39,9 @@ def test_tails_against_brute_force(mode: str, graph: Callable[[], Dataset]) -> N
     assert found.entropy is not None
     assert math.isclose(found.entropy, -float((wanted * wanted.log())[possible].sum()), rel_tol=1e-9)
     of_samples = sampled(model, mode, 3, 1)[:, order]  # of seven: the 5 % and 95 % quantiles are the extremes
-    np.testing.assert_allclose([answer.low for answer in found], of_samples.min(0).values, rtol=1e-8)
-    np.testing.assert_allclose([answer.high for answer in found], of_samples.max(0).values, rtol=1e-8)
+    low, high = of_samples.min(0).values.minimum(wanted[order]), of_samples.max(0).values.maximum(wanted[order])
+    np.testing.assert_allclose([answer.low for answer in found], low, rtol=1e-8)
+    np.testing.assert_allclose([answer.high for answer in found], high, rtol=1e-8)
     assert [answer.frequency for answer in found] == data.entity_counts[order].tolist()
     assert (found.mode, found.temperature) == (mode, TEMPERATURES[mode])
     assert (found.asked, found.meaning) == ("tail", MEANING["tail"])
@@ -62,7 +64,20 @@ def test_intervals_leave_out_a_twentieth_of_the_samples_at_either_end() -> None:
     model = random_model(n_samples=41)
     for answer in model.predict("e3", "r1", top=5):
         ordered = sampled(model, "point", 3, 1)[:, model.data.entities.id(answer.label)].sort().values
+        assert float(ordered[2]) < answer.probability < float(ordered[38])
         assert (answer.low, answer.high) == pytest.approx((float(ordered[2]), float(ordered[38])), rel=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_range_contains_what_it_stands_beside(mode: str) -> None:
+    model = random_model(std=0.6)
+    beyond = 0
+    for head in range(10):
+        for i, answer in enumerate(model.predict(f"e{head}", "r1", top=99, mode=mode), 1):
+            assert answer.low <= answer.probability <= answer.high and answer.rank_low <= i <= answer.rank_high
+            moved = sampled(model, mode, head, 1)[:, model.data.entities.id(answer.label)]
+            beyond += not moved.min() <= answer.probability <= moved.max()
+    assert beyond < 0.05 * 10 * model.data.n_entities  # it is there by itself, nearly always
 
 
 @pytest.mark.parametrize(("score", "reciprocal"), [m for m in SCORE_MODES if m[0] not in ("simple", "stretch")])
@@ -76,6 +91,20 @@ def test_heads_are_tails_of_the_reciprocal_relation(score: str, reciprocal: bool
     assert found.asked == "head"
 
 
+def test_ranges_cover_the_truth_as_often_as_they_say_if_it_is_half_as_far_off_as_samples() -> None:
+    model = random_model(std=0.1, n_samples=41, temperatures={})
+    generator = torch.Generator().manual_seed(0)
+    answers = {(h, r): model.predict(f"e{h}", f"r{r}", top=1, mode="mean")[0] for h in range(10) for r in range(4)}
+    inside = []
+    for _ in range(10):
+        drawn = zip(model.posterior.sample(generator), model.mean.tables(), strict=True)
+        truth = replace(model, point=model.point.with_tables(*(mean + (w - mean) / 2 for w, mean in drawn)))
+        for (h, r), answer in answers.items():
+            logits = scores_of(truth.point, h, r).masked_fill(~candidates(model, h, r), -torch.inf)
+            inside.append(answer.low <= logits.softmax(0)[model.data.entities.id(answer.label)] <= answer.high)
+    assert 0.85 < np.mean(inside) < 0.95
+
+
 @pytest.mark.parametrize("counted", [0, 32])
 @pytest.mark.parametrize("new_only", [False, True])
 def test_rank_intervals_against_sorting_every_sample(
@@ -87,11 +116,14 @@ def test_rank_intervals_against_sorting_every_sample(
     head, relation = (int(x) for x in data.train[0, :2])
     query = {"head": data.entities[head], "relation": data.relations[relation]}
     known = data.filter_index.tails_of(int(data.filter_index.find([head], [relation])[0])).tolist()
-    for answer in model.predict(**query, top=6, new_only=new_only):
+    for own, answer in enumerate(model.predict(**query, top=6, new_only=new_only), 1):
         place = data.entities.id(answer.label)
         rivals = [e for e in range(data.n_entities) if e == place or not (new_only and e in known)]
         ranks = sorted(int((row[rivals] >= row[place]).sum()) for row in sampled(model, "point", head, relation))
-        assert (answer.rank_low, answer.rank_high) == (ranks[1], ranks[19])  # 5 % and 95 % of 0 ... 20
+        assert (answer.rank_low, answer.rank_high) == (
+            min(ranks[1], own),
+            max(ranks[19], own),
+        )  # 5 and 95 % of 0 ... 20
 
 
 def test_without_spread_in_q_there_is_no_uncertainty() -> None:
@@ -101,9 +133,37 @@ def test_without_spread_in_q_there_is_no_uncertainty() -> None:
     assert [a.rank_low for a in mean] == [a.rank_high for a in mean] == list(range(1, 11))
     np.testing.assert_allclose([a.low for a in mean], [a.high for a in mean], rtol=1e-8)
     np.testing.assert_allclose([a.low for a in mean], [a.probability for a in mean], rtol=1e-8)
-    same_scale = replace(model, temperatures=dict.fromkeys(MODES, 1.0))
+    same_scale = replace(model, temperatures={})
     one, other = (same_scale.predict(head="e1", relation="r0", mode=mode) for mode in ("bayes", "mean"))
     np.testing.assert_allclose([a.probability for a in one], [a.probability for a in other], rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_probabilities_and_ranges_have_the_temperature_of_their_question(mode: str) -> None:
+    plain = random_model()
+    data, effects = plain.data, (0.3, -0.2, 0.1, 0.0, 0.0, -0.1, 0.2, 0.4)
+    model = replace(plain, temperatures={mode: Temperature(TEMPERATURES[mode], 0.4, -0.3, 0.8, effects)})
+    for relation, side in ((1, -0.2), (1 + data.n_relations, 0.2)):
+        place = int(data.query_index.find([3], [relation])[0])
+        n = len(data.query_index.tails_of(place))  # of training alone
+        ratio = math.exp(side - 0.3 * (math.log(1 + n) - 0.8) + effects[relation])
+        question = {"head": "e3", "relation": "r1"} if side < 0 else {"relation": "r1", "tail": "e3"}
+        found = model.predict(**question, mode=mode, top=99)
+        assert found.temperature == pytest.approx(TEMPERATURES[mode] * ratio)
+        ids = [data.entities.id(a.label) for a in found]
+        own, moved = (share(plain, mode, 3, relation) ** (1 / ratio) for share in (probabilities, sampled))
+        own, moved = (shares / shares.sum(-1, keepdim=True) for shares in (own, moved))  # at another temperature
+        np.testing.assert_allclose([a.probability for a in found], own[ids], rtol=1e-8)
+        np.testing.assert_allclose([a.low for a in found], moved.min(0).values.minimum(own)[ids], rtol=1e-8)
+        np.testing.assert_allclose([a.high for a in found], moved.max(0).values.maximum(own)[ids], rtol=1e-8)
+    missing = model.missing_facts(5, mode=mode)
+    doubtful = model.doubtful_facts(5, mode=mode)
+    assert missing != plain.missing_facts(5, mode=mode) and doubtful != plain.doubtful_facts(5, mode=mode)
+    for fact in missing:
+        question = {"head": fact.head, "tail": fact.tail} | {fact.side: None}
+        answers = model.predict(**question, relation=fact.relation, mode=mode, top=99)
+        same = next(a for a in answers if a.label == getattr(fact, fact.side))
+        assert same.probability == pytest.approx(fact.probability, rel=1e-8)
 
 
 def test_known_answers_are_marked_with_their_split_and_left_out_on_demand() -> None:
@@ -135,12 +195,13 @@ def test_which_relation_is_by_the_probability_of_the_tail(mode: str) -> None:
     assert [a.label for a in found] == [data.relations[i] for i in order.tolist()]
     np.testing.assert_allclose([a.probability for a in found], wanted[order], rtol=1e-9)
     of_samples = torch.stack([sampled(model, mode, h, i)[:, t] for i in range(data.n_relations)], 1)  # (S, N_r)
-    np.testing.assert_allclose([a.low for a in found], of_samples.min(0).values[order], rtol=1e-8)
-    np.testing.assert_allclose([a.high for a in found], of_samples.max(0).values[order], rtol=1e-8)
-    for answer in found:
+    low, high = of_samples.min(0).values.minimum(wanted), of_samples.max(0).values.maximum(wanted)
+    np.testing.assert_allclose([a.low for a in found], low[order], rtol=1e-8)
+    np.testing.assert_allclose([a.high for a in found], high[order], rtol=1e-8)
+    for own, answer in enumerate(found, 1):
         place = data.relations.id(answer.label)
-        ranks = (of_samples >= of_samples[:, place, None]).sum(1)
-        assert (answer.rank_low, answer.rank_high) == (int(ranks.min()), int(ranks.max()))  # of seven samples
+        ranks = [own, *(of_samples >= of_samples[:, place, None]).sum(1).tolist()]
+        assert (answer.rank_low, answer.rank_high) == (min(ranks), max(ranks))  # of seven samples
         assert answer.frequency == data.relation_counts[place]
     assert next(a for a in found if a.label == data.relations[r]).known == "train"
     assert found.entropy is None and "not a distribution" in found.meaning

@@ -25,7 +25,7 @@ Kgem = Callable[..., tuple[int, str, str]]
 
 SHORT = {"pretrain.epochs": 3, "em.epochs": 3, "retrain.epochs": 2, "distil.epochs": 2}
 SHORT |= {"retrain.candidates": ((1.0, 0.0),)}
-COMMANDS = ("predict", "similar", "strengths", "evaluate", "compare", "report", "export")
+COMMANDS = ("predict", "judge", "similar", "strengths", "evaluate", "compare", "report", "export")
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +92,7 @@ def test_predict_answers_each_kind_of_question(
     assert answers == json.loads(json.dumps(wanted.to_dict()))
     code, out, err = kgem("predict", "runs/a", *options, "--top", 3)
     assert code == 0 and all(answer.label in out for answer in wanted) and "?" in out.splitlines()[0]
-    assert wanted.meaning in err and f"{model.temperature():.2f}" in err
+    assert wanted.meaning in err and f"{model.temperature().common:.2f}" in err
 
 
 def test_predict_new_only_leaves_out_what_is_known(kgem: Kgem) -> None:
@@ -119,13 +119,32 @@ def test_predict_reads_questions_and_writes_tables(kgem: Kgem, model: Model) -> 
     assert code == 0 and "France · borders · ?" in out and "? · has capital · Paris" in out
 
 
+def test_evaluate_counts_test_facts_among_proposals(kgem: Kgem, model: Model) -> None:
+    from kgem.answer.proposal_quality import measure_proposals
+
+    found = json_of(kgem, "evaluate", "runs/a", "--proposals")["proposals"]
+    wanted = measure_proposals(model.mode_scorer()).to_dict()
+    assert found == json.loads(json.dumps(wanted))
+    code, out, err = kgem("evaluate", "runs/a", "--proposals")
+    assert code == 0 and "by frequency alone" in out and "claimed" in out and "test facts" in err
+
+
 def test_predict_all_lists_missing_facts(kgem: Kgem, model: Model) -> None:
     found = json_of(kgem, "predict", "runs/a", "--all", "--top", 5)
     assert [fact["tail"] for fact in found] == [fact.tail for fact in model.missing_facts(5)]
     narrowed = json_of(kgem, "predict", "runs/a", "--all", "--relation", "in continent", "--top", 4)
     assert {fact["relation"] for fact in narrowed} == {"in continent"}
     code, out, err = kgem("predict", "runs/a", "--all", "--top", 5)
-    assert code == 0 and found[0]["head"] in out and "share" in err
+    assert code == 0 and found[0]["head"] in out and "facts hidden from training" in err
+    assert set(found[0]) >= {"chance", "against", "like"} and found[0]["chance"] >= found[-1]["chance"]
+    code, _, err = kgem("predict", "runs/a", "--all", "--top", 5, "--mode", "bayes")
+    assert code == 0 and "share" in err  # the order was learned for another mode
+    every = json_of(kgem, "predict", "runs/a", "--all", "--top", 10_000, "--all-values")
+    allowed = json_of(kgem, "predict", "runs/a", "--all", "--top", 10_000)
+    unbroken = [fact for fact in every if not fact["against"]]
+    assert unbroken == allowed[: len(unbroken)] and len(unbroken) < len(every)
+    code, _, err = kgem("predict", "runs/a", "--all-values", "--head", "France", "--relation", "borders")
+    assert code == 2 and "--all-values goes with --all" in err
     assert kgem("predict", "runs/a", "--all", "--top", 5, "--out", "missing.csv")[0] == 0
     assert len(pl.read_csv("missing.csv")) == 5
 
@@ -187,6 +206,86 @@ def test_force_overwrites(kgem: Kgem) -> None:
     assert Path("taken.csv").read_text().startswith("head,relation,tail")
 
 
+# judge
+
+
+def write_facts() -> None:
+    rows = ["France\tborders\tSpain", "France\tborders\tJapan", "Frnace\tborders\tSpain", "Paris\tborders\tSpain"]
+    Path("facts.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def test_judge_a_file_in_its_order(kgem: Kgem, model: Model) -> None:
+    write_facts()
+    found = json_of(kgem, "judge", "runs/a", "facts.tsv")
+    asked = [tuple(line.split("\t")) for line in Path("facts.tsv").read_text().splitlines()]
+    assert found == json.loads(json.dumps([judgement.to_dict() for judgement in model.judge(asked)]))
+    assert found[2]["chance"] is None and "did you mean 'France'" in found[2]["note"]
+    code, out, err = kgem("judge", "runs/a", "facts.tsv")
+    assert code == 0 and "Spain" in out and "facts judged" in err and "not judged" in err
+    assert "did you mean 'France'" in err
+
+
+def test_judge_writes_every_row(kgem: Kgem) -> None:
+    write_facts()
+    for suffix in ("csv", "parquet", "json"):
+        assert kgem("judge", "runs/a", "facts.tsv", "--out", f"judged.{suffix}")[0] == 0
+    printed = pl.read_csv(io.StringIO(kgem("judge", "runs/a", "facts.tsv", "--csv")[1]))
+    csv, parquet = pl.read_csv("judged.csv"), pl.read_parquet("judged.parquet")
+    assert len(json.loads(Path("judged.json").read_text())) == len(parquet) == 4 and printed.equals(csv)
+    assert csv["chance"].is_null().to_list()[2] and "France" in csv["note"][2]
+    np.testing.assert_allclose(csv["chance"].drop_nulls(), parquet["chance"].drop_nulls())
+
+
+def test_judge_the_worst_first(kgem: Kgem) -> None:
+    write_facts()
+    every = json_of(kgem, "judge", "runs/a", "facts.tsv")
+    worst = json_of(kgem, "judge", "runs/a", "facts.tsv", "--worst", 2)
+    chances = sorted(each["chance"] for each in every if each["chance"] is not None)
+    assert [each["chance"] for each in worst] == chances[:2]
+
+
+def test_judge_one_fact_and_what_speaks_against_it(kgem: Kgem) -> None:
+    fact = ("--head", "France", "--relation", "borders", "--tail", "Paris")
+    (found,) = json_of(kgem, "judge", "runs/a", *fact)
+    assert found["low"] <= found["high"] and found["known"] is None and found["against"]
+    code, out, _ = kgem("judge", "runs/a", *fact)
+    assert code == 0 and "France · borders · Paris" in out and found["against"][0] in out
+
+
+def test_judge_learns_from_given_negatives(kgem: Kgem, graph: Dataset) -> None:
+    write_facts()
+    labels = graph.entities.labels
+    Path("wrong.tsv").write_text("".join(f"{labels[i]}\tborders\t{labels[-i - 1]}\n" for i in range(60)))
+    own = json_of(kgem, "judge", "runs/a", "facts.tsv")
+    taught = json_of(kgem, "judge", "runs/a", "facts.tsv", "--negatives", "wrong.tsv")
+    assert [each["chance"] for each in own] != [each["chance"] for each in taught]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "--head"),
+        (("--head", "France", "--relation", "borders"), "no fact to judge"),
+        (("--head", "Frnace", "--relation", "borders", "--tail", "Spain"), "'France'"),
+        (("facts.tsv", "--head", "France"), "exclude"),
+        (("absent.tsv",), "absent.tsv"),
+        (("short.tsv",), "short.tsv:2"),
+        (("facts.tsv", "--negatives", "few.tsv"), "too few"),
+        (("facts.tsv", "--worst", "0"), "--worst"),
+        (("facts.tsv", "--json", "--csv"), "--csv"),
+        (("facts.tsv", "--out", "taken.csv"), "--force"),
+    ],
+)
+def test_judge_refuses_wrong_input(kgem: Kgem, words: tuple[str, ...], told: str) -> None:
+    write_facts()
+    Path("short.tsv").write_text("France\tborders\tSpain\nFrance\tborders\n")
+    Path("few.tsv").write_text("France\tborders\tSpain\n")
+    Path("taken.csv").write_text("mine")
+    code, out, err = kgem("judge", "runs/a", *words)
+    assert (code, out) == (2, "") and told in err
+    assert Path("taken.csv").read_text() == "mine"
+
+
 # similar and strengths
 
 
@@ -225,7 +324,7 @@ def test_strengths_in_order_and_beside_frequency(kgem: Kgem, model: Model) -> No
 def test_evaluate_gives_the_figures_of_the_library(kgem: Kgem, model: Model) -> None:
     found = json_of(kgem, "evaluate", "runs/a", "--mode", "mean")
     assert found["overall"]["mrr"] == model.evaluate("test", "mean").mrr
-    assert found["mode"] == "mean" and found["temperature"] == model.temperature("mean")
+    assert found["mode"] == "mean" and found["temperature"] == model.temperature("mean").common
     assert {"by_relation", "by_side", "by_frequency", "by_category"} <= set(found)
     assert "by_relation" not in json_of(kgem, "evaluate", "runs/a", "--by", "side")
     code, out, _ = kgem("evaluate", "runs/a", "--split", "valid", "--by", "side", "--by", "relation")
@@ -258,7 +357,7 @@ def test_evaluate_refuses_what_is_no_size(kgem: Kgem, size: str) -> None:
 
 def test_evaluate_measures_calibration(kgem: Kgem, model: Model) -> None:
     found = json_of(kgem, "evaluate", "runs/a", "--calibration")["calibration"]
-    assert found["temperature"] == model.temperature() and found["n"] == 2 * len(model.data.test)
+    assert found["temperature"] == model.temperature().common and found["n"] == 2 * len(model.data.test)
     code, out, err = kgem("evaluate", "runs/a", "--figure", "reliability.png")
     assert code == 0 and f"{found['ece']:.3f}" in out and "ECE" in err
     assert Path("reliability.png").read_bytes().startswith(b"\x89PNG")
@@ -435,6 +534,7 @@ def test_a_folder_without_a_good_model_is_wrong_input(kgem: Kgem, command: str, 
     tables.write_bytes(content)
     more = {
         "predict": ["--head", "France", "--relation", "borders"],
+        "judge": ["--head", "France", "--relation", "borders", "--tail", "Spain"],
         "similar": ["France"],
         "compare": ["runs/a"],
         "export": ["--to", "npz"],

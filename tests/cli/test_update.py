@@ -105,7 +105,7 @@ def test_a_review_is_recognised(kgem: Kgem) -> None:
     review.decide("e0", "r3", "e19", "skip", "missing")
     code, _, err = kgem("update", "a", "review.tsv", *QUICK)
     assert code == 0, err
-    assert "review: 1 proposals accepted, 1 facts rejected, 1 further decisions" in err
+    assert "review: 1 proposals accepted, 0 rejected, 1 facts dropped, 1 further decisions" in err
     assert "new: 1 fact (1 in train)" in err and "removed: 1 fact (1 in train)" in err
 
 

@@ -437,3 +437,13 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     writer.start()
     assert Dataset.load(path).entities.labels == ("a", "b")
     writer.join()
+
+
+def test_suggestions_have_the_text_inside_the_frequent_ones_first() -> None:
+    labels = ("dumpy", "lumpy", "numpoly", "python3-numpy", "python3-numpy-dbg", "r-numpy-bridge-and-more", "zlib")
+    counts = np.array([1, 1, 1, 50, 2, 900, 3])
+    vocabulary = Vocabulary(labels)
+    assert vocabulary.suggest("numpy", counts=counts)[:2] == ["r-numpy-bridge-and-more", "python3-numpy"]
+    assert vocabulary.suggest("numpy")[:2] == ["python3-numpy", "python3-numpy-dbg"]
+    assert vocabulary.suggest("numpolly")[0] == "numpoly"
+    assert vocabulary.suggest("NumPoly") == ["numpoly"] and vocabulary.suggest("") == []

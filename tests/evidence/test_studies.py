@@ -419,7 +419,7 @@ def test_doubt_is_what_the_obvious_computation_says() -> None:
             if mode == "bayes":
                 sampled = torch.stack([scores_of(s, h, r).softmax(0) for s in model.samples])
                 scores = sampled.mean(0).log()[left]
-                temperature = model.temperature(mode)  # the same for all measures of doubt
+                temperature = model.temperature(mode).common  # the same for all measures of doubt
                 each = torch.stack([(scores_of(s, h, r)[left] / temperature).softmax(0) for s in model.samples])
                 first = each[:, int(scores.argmax())]
                 assert found["spread"][i] == pytest.approx(float(first.std(correction=0) / first.mean()))
@@ -427,7 +427,7 @@ def test_doubt_is_what_the_obvious_computation_says() -> None:
                 scores = ((scores_of(model.point, h, r) + scores_of(model.mean, h, r)) / 2)[left]
             else:
                 scores = scores_of(model.tables(mode), h, r)[left]
-            p = (scores / model.temperature(mode)).softmax(0)
+            p = (scores / model.temperature(mode).common).softmax(0)
             assert found["confidence"][i] == pytest.approx(float(p.max()))
             place = 1 + sum(float(s) > float(scores[left.index(t)]) for s in scores)
             assert found["right"][i] == (place == 1)

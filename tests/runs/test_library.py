@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError, DatasetError
 from kgem.evaluate import validation as validating
-from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature, fit_temperatures
 from kgem.evaluate.validation import make_validator
 from kgem.runs import mode_choice
 from kgem.runs.configure import configure
@@ -138,7 +138,7 @@ def test_without_validation_the_point_model_is_used() -> None:
     data = random_graph()
     bare = replace(data, valid=data.valid[:0], test=data.test[:0])
     model = kgem.fit(bare, dim=2, valid=0, **QUICK)
-    assert model.mode == "point" and not model.validation and model.temperature() == 1.0
+    assert model.mode == "point" and not model.validation and model.temperature() == Temperature()
     assert model.predict("e1", "r1", mode="bayes")[0].low is not None
     assert make_validator(bare) is None
 
@@ -152,8 +152,9 @@ def test_figures_of_all_modes_on_validation() -> None:
         scorer = model.scorer(mode)
         ranks = rank(scorer, facts, model.data.filter_index).of("pessimistic")
         assert validation[mode] == pytest.approx(summarise(ranks).mrr, rel=1e-12)
-        wanted = fit_temperature(scorer, facts, model.data.filter_index)
-        assert temperatures[mode] == pytest.approx(wanted, rel=1e-6)
+        wanted = fit_temperatures(scorer, facts, model.data.filter_index, model.data.query_index)
+        assert astuple(temperatures[mode])[:4] == pytest.approx(astuple(wanted)[:4], rel=1e-6)
+        assert temperatures[mode].relations == pytest.approx(wanted.relations, abs=1e-6)
 
 
 def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +167,15 @@ def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> 
     assert few is not None and same is not None and other is not None
     assert few(model.point) == same(model.point) != other(model.point)
     monkeypatch.setattr(mode_choice, "FEWEST", 5)
+    whole = choose_mode(model)
     monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * data.n_entities)
-    assert choose_mode(model).validation != model.validation
+    sampled = choose_mode(model)
+    assert sampled.temperatures != whole.temperatures
+    ranked = {mode: model.evaluate("valid", mode).mrr for mode in MODES}  # the figures are of all questions
+    assert sampled.validation == pytest.approx(ranked) and whole.validation == pytest.approx(ranked)
+    monkeypatch.setattr(mode_choice, "RANKED_CELLS", 1)
+    assert sampled.mode != "bayes"
+    assert choose_mode(model).validation == {mode: ranked[mode] for mode in MODES if mode != "bayes"}
 
 
 @pytest.mark.parametrize(

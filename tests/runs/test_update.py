@@ -17,6 +17,7 @@ import torch
 
 import kgem
 from driving import complete, stop_after
+from kgem.answer.features import Known, view_facts
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset, IntArray
 from kgem.data.options import ReadOptions
@@ -183,13 +184,42 @@ def test_a_review_teaches_what_was_accepted_and_drops_what_was_rejected(model: M
     with (tmp_path / "review.tsv").open("a") as file:
         file.write("torn")
     given = read_delta(tmp_path / "review.tsv")
-    assert given.review == {"learned": 1, "dropped": 2, "without_effect": 2} and "passed over" in given.warnings[0]
+    assert given.review == {"learned": 1, "dropped": 2, "ranked": 1, "without_effect": 1}
+    assert "passed over" in given.warnings[0]
+    assert given.proposals == {("e21", "r3", "e0"): True, ("e0", "r3", "e19"): False}
     planned = plan_update(model, given)
     grown = planned.prepared.data
     assert planned.changes.removed == {"train": 1, "valid": 0, "test": 1}
     assert grown.frame("train").row(-1) == ("e21", "r3", "e0") and doubtful not in grown.frame("train").rows()
     assert confirmed in grown.frame("train").rows()
     assert planned.prepared.update is not None and planned.prepared.update["review"]["dropped"] == 2
+
+
+def test_the_ranking_of_proposals_learns_from_a_review_and_what_was_rejected_does_not_come_again(
+    model: Model, tmp_path: Path
+) -> None:
+    """Also where nothing else was decided, and in the update after the next."""
+    first, second, *_ = ((f.head, f.relation, f.tail) for f in model.missing_facts(10))
+    review = Review(tmp_path)
+    review.decide(*first, "reject", "missing")
+    planned = plan_update(model, read_delta(tmp_path / "review.tsv"), QUICK)
+    assert planned.changes.total_new == planned.changes.total_removed == 0
+    updated = update(model, tmp_path / "review.tsv", **QUICK)
+    assert updated.rejected == (first,) and updated.decided.right.tolist() == [False]
+    assert "proposals" not in updated.provenance["update"]
+    assert first not in [(f.head, f.relation, f.tail) for f in updated.missing_facts(10**6, all_values=True)]
+    later = update(updated, frame(NEW), **QUICK)
+    assert later.rejected == (first,) and later.decided.right.tolist() == [False]
+    review.decide(*first, "accept", "missing")
+    review.decide(*second, "accept", "missing")
+    convinced = update(updated, tmp_path / "review.tsv", **QUICK)
+    assert convinced.rejected == () and convinced.decided.right.tolist() == [False, True, True]
+    known = Known.of(model.data, model.data.train)
+    ids = np.array(
+        [[model.data.entities.id(first[0]), model.data.relations.id(first[1]), model.data.entities.id(first[2])]]
+    )
+    seen = view_facts(model.mode_scorer(), ids, known).features()
+    np.testing.assert_allclose(updated.decided.features, seen)
 
 
 def test_what_cannot_be_done_is_an_error_that_says_so(model: Model) -> None:

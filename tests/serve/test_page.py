@@ -32,6 +32,7 @@ EVERYWHERE = (
     "/",
     ASK,
     "/#/ask?head=Town+01&tail=Town+02",
+    "/#/ask?head=Town+01&relation=near&tail=" + "many+words+" * 40,
     "/#/entity",
     f"/#/entity?label={quote_plus('W' * 300)}",
     "/#/entity?label=many+words+" + "many+words+" * 39,
@@ -164,6 +165,26 @@ def test_answers_are_those_of_the_model(browser: Browser, served: Served) -> Non
         shown = rows[0].locator(".figures b").inner_text()
         assert float(shown.removesuffix("\u00a0%")) == pytest.approx(100 * said[0].probability, rel=0.05)
         assert f"rank {said[0].rank_low}" in rows[0].inner_text()
+
+
+@needs_chromium
+def test_a_fact_with_all_three_parts_is_judged(browser: Browser, served: Served) -> None:
+    (wanted,) = served.model.judge([(TOWNS[3], "near", TOWNS[7])], uncertainty=True)
+    assert wanted.chance is not None
+    with watched(browser, served) as page:
+        visit(page, "/#/ask?head=Town+03&relation=near")
+        truth = page.get_by_role("switch", name="Is it true?")
+        truth.click()
+        expect(page.get_by_role("combobox", name="Tail")).to_be_enabled()
+        visit(page, "/#/ask?head=Town+03&relation=near&tail=Town+07")
+        expect(truth).to_be_checked()
+        expect(page.get_by_role("heading", name="Town 03 near Town 07")).to_be_visible()
+        shown = page.locator(".judged .big").inner_text()
+        assert float(shown.removesuffix("\u00a0%")) == pytest.approx(100 * wanted.chance, rel=0.06)
+        assert page.locator(".against li").all_inner_texts() == list(wanted.against)
+        expect(page.get_by_role("link", name=f"Rank of the head: {wanted.rank_head}")).to_be_visible()
+        truth.click()
+        expect(page.get_by_role("heading", name="Town 03 near ?")).to_be_visible()
 
 
 @needs_chromium

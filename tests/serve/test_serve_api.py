@@ -70,6 +70,16 @@ def test_about_the_run(client: Client, explorer: Explorer) -> None:
     assert get(client, "about")["review"]["pending"] == len(proposed) > 0
 
 
+def test_a_fact_is_judged(client: Client, explorer: Explorer) -> None:
+    head, relation, tail = explorer.model.data.frame("test").row(0)
+    found = get(client, "judge", head=head, relation=relation, tail=tail)
+    (wanted,) = explorer.model.judge([(head, relation, tail)], uncertainty=True)
+    document = wanted.to_dict() | {"mode": "point"}
+    assert same(found, {name: value for name, value in document.items() if name != "note"})
+    assert error(client, "judge", 404, head="nobody", relation=relation, tail=tail)["kind"] == "unknown-label"
+    error(client, "judge", 422, head=head, relation=relation)
+
+
 def test_labels_while_somebody_types(client: Client, explorer: Explorer) -> None:
     assert get(client, "entities", q="ILE")["items"][0]["label"] == "Île-de-France"
     some = get(client, "entities", q="e1", limit=3)
@@ -313,7 +323,7 @@ def test_the_review_is_in_the_run_folder_whatever_part_of_it_is_given(tmp_path: 
 
 def test_the_description_has_every_address_and_no_page_of_others(client: Client) -> None:
     described = client.get("/openapi.json").json()
-    asked = {"about", "entities", "relations", "predict", "entity", "similar", "missing", "doubtful", "review"}
+    asked = {"about", "entities", "relations", "predict", "judge", "entity", "similar", "missing", "doubtful", "review"}
     looked_at = {"strengths", "curves", "metrics", "calibration", "review.tsv"}
     assert set(described["paths"]) == {f"/api/{name}" for name in asked | looked_at}
     assert set(described["paths"]["/api/review"]) == {"get", "post"}

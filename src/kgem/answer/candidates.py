@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from kgem.data.dataset import SPLITS, Dataset, LongArray, QueryIndex
+from kgem.data.index import fact_keys
 
 __all__ = ["Candidates"]
 
@@ -20,6 +21,12 @@ class Candidates:
     """A graph's answers, known and possible; what is looked up is made once."""
 
     data: Dataset
+    rejected: LongArray = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))  # by people: no proposals
+
+    def is_rejected(self, facts: LongArray) -> npt.NDArray[np.bool_]:
+        """Whether each fact (n, 3) was rejected as a proposal, (n,)."""
+        n, m = self.data.n_entities, self.data.n_relations
+        return np.isin(fact_keys(facts, n, m), fact_keys(self.rejected, n, m))
 
     @cached_property
     def loops(self) -> npt.NDArray[np.bool_]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from kgem.answer import artifact, predict
 from kgem.answer.candidates import Candidates
+from kgem.answer.judge import FEWEST, Judge, Judgement, encode_known, judge_facts
 from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
 from kgem.answer.modes import AUTO, MODES, ModeScorer
 from kgem.answer.predict import Prediction, Query
+from kgem.answer.proposals import Decided, Ranker
 from kgem.answer.similar import Similar, find_similar
 from kgem.answer.strengths import SymbolStrengths
 from kgem.config import Config
@@ -25,6 +28,7 @@ from kgem.evaluate.averaging import AverageScorer, BlendScorer
 from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer, TableScorer
 from kgem.evaluate.metrics import Evaluation, breakdown
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature
 from kgem.files.store import Store, read_store, write_store
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Posterior
@@ -32,8 +36,8 @@ from kgem.model.prior import Strengths
 
 __all__ = ["Model", "affordable_samples", "load"]
 
-SAMPLES, FEWEST = 20, 4  # of q that answers are averaged over
-SAMPLE_BYTES = 2**30  # what they may take together, unless that were fewer than FEWEST
+SAMPLES, FEWEST_SAMPLES = 20, 4  # of q that answers are averaged over
+SAMPLE_BYTES = 2**30  # what they may take together, unless that were fewer than FEWEST_SAMPLES
 STREAM = 2**40  # keeps the seeds of these samples apart from those of fits
 
 
@@ -41,7 +45,7 @@ def affordable_samples(posterior: Posterior) -> int:
     """How many samples of q are kept: 20, or fewer where the tables are large."""
     means = (posterior.entities.mean, posterior.relations.mean)
     each = sum(table.numel() * table.element_size() for table in means)
-    return max(FEWEST, min(SAMPLES, SAMPLE_BYTES // each))
+    return max(FEWEST_SAMPLES, min(SAMPLES, SAMPLE_BYTES // each))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,8 +59,12 @@ class Model:
     learned: Strengths
     mode: str  # what `auto` stands for
     validation: Mapping[str, float] = field(default_factory=dict)  # filtered MRR by mode; none without validation
-    temperatures: Mapping[str, float] = field(default_factory=dict)  # by mode, fitted on validation
+    temperatures: Mapping[str, Temperature] = field(default_factory=dict)  # by mode, fitted on validation
+    learned_judge: Judge | None = None  # of mode `auto`; old models, and those without validation, have none
     n_samples: int = SAMPLES
+    ranker: Ranker | None = None  # of proposals in mode `auto`, learned from validation
+    decided: Decided = field(default_factory=Decided.none)  # proposals that people decided about, in earlier models
+    rejected: tuple[tuple[str, str, str], ...] = ()  # proposals that people rejected: they do not come again
     metrics: Mapping[str, Any] = field(default_factory=dict)  # whatever was measured, for JSON
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of data and fit, for JSON
 
@@ -68,9 +76,9 @@ class Model:
             raise InputError(f"no prediction mode is called {mode!r}", remedy=f"one of {AUTO}, {', '.join(MODES)}")
         return mode
 
-    def temperature(self, mode: str = AUTO) -> float:
-        """What scores of a mode are divided by, so that their softmax is calibrated."""
-        return self.temperatures.get(self.resolve(mode), 1.0)
+    def temperature(self, mode: str = AUTO) -> Temperature:
+        """What scores of a mode are divided by, so that their softmax is calibrated; `mode_scorer` asks it for each."""
+        return self.temperatures.get(self.resolve(mode), Temperature())
 
     def tables(self, mode: str = AUTO) -> Embeddings:
         """The tables of a mode; `bayes` and `blend` have none: q's means stand for the one, `point` for the other."""
@@ -93,8 +101,7 @@ class Model:
             self.scorer(name),
             self.temperature(name),
             sample_scorers=lambda: [TableScorer(sample) for sample in self.samples],
-            # The scale of q's scores is that of its means; the re-trained tables have another.
-            sample_temperature=self.temperature("bayes" if name == "bayes" else "mean"),
+            ranker=self.ranker if name == self.mode else None,
         )
 
     @cached_property
@@ -113,7 +120,10 @@ class Model:
     @cached_property
     def candidates(self) -> Candidates:
         """Who may answer questions about this graph."""
-        return Candidates(self.data)
+        data, known = self.data, self.data.entities.__contains__
+        facts = [fact for fact in self.rejected if known(fact[0]) and known(fact[2]) and fact[1] in data.relations]
+        ids = [(data.entities.id(h), data.relations.id(r), data.entities.id(t)) for h, r, t in facts]
+        return Candidates(data, np.array(ids, dtype=np.int64).reshape(-1, 3))
 
     @cached_property
     def strengths(self) -> SymbolStrengths:
@@ -169,6 +179,42 @@ class Model:
         """The answers to many questions at once."""
         return predict.predict_many(self.mode_scorer(mode), queries, top=top, new_only=new_only, ranges=uncertainty)
 
+    def judge(
+        self,
+        facts: Iterable[Sequence[str]],
+        mode: str = AUTO,
+        negatives: Iterable[Sequence[str]] | None = None,
+        *,
+        uncertainty: bool = False,
+        memory: int = MEMORY,
+        progress: OnProgress | None = None,
+    ) -> Iterator[Judgement]:
+        """How credible each fact is (head, relation, tail), in the given order and as they come.
+
+        `negatives` are facts that are wrong, to learn from instead of those that the judge makes. `uncertainty` asks
+        for the range of the chance over samples of q, which takes as many times as long. A fact with a label that the
+        graph does not have is not judged, and its `note` says why.
+        """
+        scorer = self.mode_scorer(mode)
+        judge = self.learn_judge(mode, negatives)
+        total = len(facts) if isinstance(facts, Sequence) else 0
+        return judge_facts(judge, scorer, facts, ranges=uncertainty, memory=memory, on_progress=progress, total=total)
+
+    def learn_judge(self, mode: str = AUTO, negatives: Iterable[Sequence[str]] | None = None) -> Judge:
+        """The judge of a mode: as it was learned with the fit, or anew."""
+        if negatives is None and self.learned_judge is not None and self.learned_judge.mode == self.resolve(mode):
+            return self.learned_judge
+        wrong = None if negatives is None else encode_known(self.data, negatives)
+        judge = Judge.learn(self.mode_scorer(mode), wrong, seed=self.config.seed)
+        if judge is None:
+            given = "" if wrong is None else f" and {len(wrong):,} wrong ones whose labels it knows"
+            raise InputError(
+                f"{len(self.data.valid):,} validation facts{given} are too few to learn from",
+                where=self.data.name,
+                remedy=f"it takes {FEWEST} of each; fit the graph with more facts for validation",
+            )
+        return judge
+
     def similar(self, entity: str, top: int = 10, mode: str = AUTO) -> list[Similar]:
         """The entities whose vectors point the same way."""
         return find_similar(self.mode_scorer(mode), entity, top)
@@ -180,11 +226,20 @@ class Model:
         mode: str = AUTO,
         *,
         about: Sequence[str] | None = None,
+        all_values: bool = False,
         memory: int = MEMORY,
         progress: OnProgress | None = None,
     ) -> list[ScoredFact]:
-        """The most probable facts that the graph does not have."""
-        return missing_facts(self.mode_scorer(mode), top, relations, about=about, memory=memory, on_progress=progress)
+        """Facts that the graph may lack, most credible first; with `all_values` also those against its rules."""
+        return missing_facts(
+            self.mode_scorer(mode),
+            top,
+            relations,
+            about=about,
+            all_values=all_values,
+            memory=memory,
+            on_progress=progress,
+        )
 
     def doubtful_facts(
         self,
@@ -196,9 +251,16 @@ class Model:
         memory: int = MEMORY,
         progress: OnProgress | None = None,
     ) -> list[ScoredFact]:
-        """The least probable facts that the graph has."""
+        """The least credible facts that the graph has."""
+        judge = self.learned_judge
         return doubtful_facts(
-            self.mode_scorer(mode), top, splits, relations=relations, memory=memory, on_progress=progress
+            self.mode_scorer(mode),
+            top,
+            splits,
+            judge=judge if judge is not None and judge.mode == self.resolve(mode) else None,
+            relations=relations,
+            memory=memory,
+            on_progress=progress,
         )
 
     def save(self, folder: str | Path, force: bool = False) -> None:
@@ -210,8 +272,14 @@ class Model:
             "config": self.config.model_dump(mode="json"),
             "mode": self.mode,
             "validation": dict(self.validation),
-            "temperatures": dict(self.temperatures),
+            "temperatures": {mode: temperature.to_dict() for mode, temperature in self.temperatures.items()},
+            **({} if self.learned_judge is None else {"judge": self.learned_judge.to_dict()}),
             "n_samples": self.n_samples,
+            "proposals": {
+                "ranker": None if self.ranker is None else self.ranker.to_dict(),
+                "decided": self.decided.to_dict(),
+                "rejected": [list(fact) for fact in self.rejected],
+            },
             "metrics": dict(self.metrics),
             "provenance": dict(self.provenance),
             "dataset": graph["dataset"],
@@ -240,6 +308,8 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
     point, posterior, learned = artifact.read_tables(store, place, data, config, device)
     if document["mode"] not in MODES or int(document["n_samples"]) < 1:
         raise ValueError(f"mode {document['mode']!r}, {document['n_samples']} samples")
+    proposals = document.get("proposals", {})  # none in models of version 0.1
+    judge = document.get("judge")
     return Model(
         data=data,
         config=config,
@@ -248,8 +318,12 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
         learned=learned,
         mode=document["mode"],
         validation={str(mode): float(mrr) for mode, mrr in document["validation"].items()},
-        temperatures={str(mode): float(t) for mode, t in document["temperatures"].items()},
+        temperatures={str(mode): Temperature.from_dict(t) for mode, t in document["temperatures"].items()},
+        learned_judge=None if judge is None else Judge.from_dict(judge, data.n_relations),
         n_samples=int(document["n_samples"]),
+        ranker=Ranker.from_dict(proposals["ranker"]) if proposals.get("ranker") else None,
+        decided=Decided.from_dict(proposals.get("decided", {})),
+        rejected=tuple((str(h), str(r), str(t)) for h, r, t in proposals.get("rejected", ())),
         metrics=dict(document["metrics"]),
         provenance=dict(document["provenance"]),
     )

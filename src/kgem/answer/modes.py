@@ -8,13 +8,16 @@ of q. `blend` asks `point` and `mean` together: the geometric mean of their prob
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from kgem.answer.candidates import Candidates
     from kgem.data.dataset import Dataset
-    from kgem.evaluate.blocks import Scorer
+    from kgem.evaluate.blocks import Ints, Scorer
+    from kgem.evaluate.temperature import Floats, Temperature
     from kgem.model.embeddings import Embeddings
 
 __all__ = ["AUTO", "MODES", "ModeName", "ModeScorer"]
@@ -32,6 +35,23 @@ else:  # what a command or a request may ask for
     ModeName = Literal[AUTO, *MODES]
 
 
+class RanksProposals(Protocol):
+    """How often candidates were among hidden facts, by their features (n, F)."""
+
+    @property
+    def hidden(self) -> int:
+        """How many facts were hidden from training."""
+        ...
+
+    def chance(self, features: Floats) -> Floats:
+        """How often candidates like these were among them: (n,)."""
+        ...
+
+    def chance_in_test(self, features: Floats) -> Floats:
+        """How often candidates like these, if they are no validation facts, are test facts: (n,)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class ModeScorer:
     """A mode of a model with all that is needed to answer in it."""
@@ -40,13 +60,34 @@ class ModeScorer:
     candidates: Candidates
     tables: Embeddings  # those that stand for the mode where vectors are asked for
     scorer: Scorer
-    temperature: float  # what its scores are divided by, so that their softmax is calibrated
+    temperature: Temperature  # what its scores are divided by, so that their softmax is calibrated
     sample_scorers: Callable[[], Sequence[Scorer]]  # of draws from q, from which ranges come; made when first needed
-    sample_temperature: float
+    ranker: RanksProposals | None = None  # it was learned for one mode
 
     @property
     def data(self) -> Dataset:
         return self.candidates.data
+
+    def likeness(self, entity: int, others: Ints) -> Tensor:
+        """The cosines between an entity's vector and those of others, (n,)."""
+        import torch
+
+        table = self.tables.entities
+        rows = table[torch.from_numpy(others.astype("int64")).to(table.device)]
+        return torch.cosine_similarity(rows, table[entity].unsqueeze(0), dim=1)
+
+    def temperatures(self, queries: Ints) -> Floats:
+        """What the scores of questions (b, 2 or more), with reciprocal relations, are divided by: (b,)."""
+        return self.temperature.of(queries, self.data.query_index)
+
+    def as_samples(self) -> list[ModeScorer]:
+        """The mode together with each draw from q: what stands for its doubt. That of `bayes` are the draws alone."""
+        from kgem.evaluate.averaging import BlendScorer
+
+        return [
+            replace(self, scorer=sample if self.averages_samples else BlendScorer([self.scorer, sample]))
+            for sample in self.sample_scorers()
+        ]
 
     @property
     def averages_samples(self) -> bool:

@@ -1,13 +1,14 @@
 """Answers to (h, r, ?), (?, r, t) and (h, ?, t): probability, and credible intervals of it and of the rank.
 
-The probability of an answer is softmax(scores / T) over all entities with the temperature of the mode. It says which
+The probability of an answer is softmax(scores / T) over all entities, T the mode's for this question. It says which
 tail (or head), given that there is one; not whether there is one. Of a relation it says how probable the tail is given
 head and that relation: the model has no distribution over relations, so these need not sum to one. The entity that is
 asked about is no candidate unless training has the relation so often enough (`Candidates.loops`).
 
-The intervals are those of the same probability, and rank, under samples of q. Over q a probability is so skewed that
-its standard deviation often exceeds it, which is why there is none here. The interval need not contain the probability
-of mode `point`, whose tables are not q's: the two then disagree.
+The intervals say how far the same probability, and rank, would move with q. A sample of q moves each score by its
+deviation from the mean over samples; half of that is added to the mode's own scores, whichever tables they come from,
+at the same temperature. So the interval is about the probability that it stands beside, and it is made to contain it.
+Over q a probability is so skewed that its standard deviation often exceeds it, which is why there is none here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from kgem.evaluate.blocks import Block, Blocks, Scorer, known_cells
 
 __all__ = ["MEANING", "Answer", "Prediction", "Query", "predict_many"]
 
-INTERVAL = ((0.05, math.floor), (0.95, math.ceil))  # credible: quantiles over samples of q, rounded outwards
+INTERVAL = ((0.05, math.floor, torch.minimum), (0.95, math.ceil, torch.maximum))  # credible: quantiles, outwards
+SPREAD = 0.5  # of a sample's deviation; docs/method.md has what the whole of it did
 COUNTED = 32  # answers up to which it is faster to count those above each than to sort
 
 Cells = tuple[LongArray, LongArray]  # rows and columns
@@ -64,9 +66,9 @@ class Answer:
 
     label: str
     probability: float  # see MEANING
-    low: float | None  # 5 % quantile of the probability over samples of q; None if not asked for
+    low: float | None  # 5 % quantile of the probability as q moves it; None if not asked for
     high: float | None  # 95 % quantile
-    rank_low: int | None  # 5 % quantile of its rank over samples of q, among what could be listed
+    rank_low: int | None  # 5 % quantile of its rank as q moves it, among what could be listed
     rank_high: int | None  # 95 % quantile
     frequency: int  # occurrences in training
     known: str | None  # the split that has the fact, or None
@@ -78,7 +80,7 @@ class Prediction(Sequence[Answer]):
 
     query: Query
     mode: str
-    temperature: float
+    temperature: float  # of the question; for relations, each of which has its own, the common one
     entropy: float | None  # predictive entropy of the question in nats; None for relations
     answers: tuple[Answer, ...]
 
@@ -167,10 +169,10 @@ class _Asking:
         entropy = -(logs.exp() * logs).nan_to_num(0.0).sum(1)
         hidden = known_cells(ids, data.filter_index) if self.new_only else None
         picked = self._pick(logs, sampled, hidden)
-        known = self._splits(ids, picked.places)
+        known, temperatures = self._splits(ids, picked.places), self.mode.temperatures(ids).tolist()
         return [
-            self._to_prediction(query, data.entities, data.entity_counts, picked, row, nats, known)
-            for row, (query, nats) in enumerate(zip(queries, entropy.tolist(), strict=True))
+            self._to_prediction(query, data.entities, data.entity_counts, picked, row, (temperature, nats), known)
+            for row, (query, temperature, nats) in enumerate(zip(queries, temperatures, entropy.tolist(), strict=True))
         ]
 
     @torch.no_grad()
@@ -190,10 +192,11 @@ class _Asking:
         found = np.array([relation for _, relation in known], dtype=np.int64)
         hidden = (np.zeros_like(found), found) if self.new_only else None
         picked = self._pick(every, torch.cat(sampled_parts, 2) if sampled_parts else None, hidden)
-        return self._to_prediction(query, data.relations, data.relation_counts, picked, 0, None, known)
+        about = self.mode.temperature.common, None
+        return self._to_prediction(query, data.relations, data.relation_counts, picked, 0, about, known)
 
     def _logs(self, block: Block) -> tuple[Tensor, Tensor | None]:
-        """Log probabilities in this mode (b, N_e) and, where wanted, under every sample of q (S, b, N_e)."""
+        """Log probabilities in this mode (b, N_e) and, where wanted, as every sample of q moves them (S, b, N_e)."""
         mode, n = self.mode, self.mode.scorer.n_entities
         never = tuple(map(block.put, mode.candidates.self_answers(block.queries)))
         sampled = block.buffer.new_empty(len(self._sample_scorers), len(block.queries), n)
@@ -204,12 +207,12 @@ class _Asking:
             scores = average.clamp_min_(torch.finfo(average.dtype).tiny).log_()
         else:
             ((_, scores),) = block.scores()
-        scores[never] = -torch.inf
-        logs = scores.div_(mode.temperature).log_softmax(1)
+        temperatures = torch.from_numpy(mode.temperatures(block.queries)).to(scores)[:, None]
+        scores.div_(temperatures)[never] = -torch.inf
         if not self.ranges:
-            return logs, None
-        sampled[:, never[0], never[1]] = -torch.inf
-        return logs, sampled.div_(mode.sample_temperature).log_softmax(2)
+            return scores.log_softmax(1), None
+        moved = sampled.sub_(sampled.mean(0)).mul_(SPREAD).div_(temperatures).add_(scores)
+        return scores.log_softmax(1), moved.log_softmax(2)
 
     def _pick(self, logs: Tensor, sampled: Tensor | None, hidden: Cells | None) -> _Picked:
         """The best of each row of (b, n), without the hidden cells; sampled (S, b, n) tells how sure that is."""
@@ -224,7 +227,9 @@ class _Asking:
         if sampled is None:
             return _Picked(listed, best.exp().tolist(), None)
         shares = sampled.gather(2, places.expand(len(sampled), -1, -1)).exp()  # (S, b, k)
-        return _Picked(listed, best.exp().tolist(), (*_interval(shares), *_interval(_ranks(sampled, places))))
+        own = torch.arange(1, places.shape[1] + 1).expand(places.shape)  # ranks
+        ranges = (*_interval(shares, best.exp()), *_interval(_ranks(sampled, places), own))
+        return _Picked(listed, best.exp().tolist(), ranges)
 
     def _to_prediction(
         self,
@@ -233,10 +238,10 @@ class _Asking:
         counts: LongArray,
         picked: _Picked,
         row: int,
-        entropy: float | None,
+        about: tuple[float, float | None],
         known: dict[tuple[int, int], str],
     ) -> Prediction:
-        """A row of what was picked, in labels."""
+        """A row of what was picked, in labels, about a question of some temperature and entropy."""
         low, high, rank_low, rank_high = (each[row] for each in picked.ranges) if picked.ranges else ([], [], [], [])
         answers = [
             Answer(
@@ -251,7 +256,7 @@ class _Asking:
             )
             for i, place in enumerate(picked.places[row])
         ]
-        return Prediction(query, self.mode.name, self.mode.temperature, entropy, tuple(answers))
+        return Prediction(query, self.mode.name, *about, tuple(answers))
 
     def _splits(self, ids: LongArray, answers: list[list[int]]) -> dict[tuple[int, int], str]:
         """The split that has each known answer, by (row, entity); training first where several do."""
@@ -276,11 +281,11 @@ class _Picked(NamedTuple):
     ranges: tuple[list[list[float]], ...] | None  # low and high probability, low and high rank
 
 
-def _interval(values: Tensor) -> Iterator[list[list[float]]]:
-    """The ends of the credible interval of values (S, b, k), each nested lists (b, k)."""
+def _interval(values: Tensor, own: Tensor) -> Iterator[list[list[float]]]:
+    """The ends of the credible interval of values (S, b, k), wide enough for one's own (b, k): nested lists (b, k)."""
     ordered = values.sort(0).values
-    for share, rounded in INTERVAL:
-        yield ordered[rounded(share * (len(ordered) - 1))].tolist()
+    for share, rounded, outer in INTERVAL:
+        yield outer(ordered[rounded(share * (len(ordered) - 1))], own).tolist()
 
 
 def _ranks(scores: Tensor, answers: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from matplotlib import figure
 
 EXTENSIONS = (".csv", ".json", ".parquet")
-INTEGERS = ("epochs", "frequency", "number", "place", "rank_low", "rank_high")
-TEXTS = ("asked", "head", "kind", "known", "label", "outcome", "relation", "side", "tail")
+INTEGERS = ("epochs", "frequency", "number", "place", "rank_head", "rank_low", "rank_high", "rank_tail")
+TEXTS = ("against", "asked", "head", "kind", "known", "label", "note", "outcome", "relation", "side", "tail")
+ROWS = 10_000  # that are held while many are written
 
 
 class Destination:
@@ -48,6 +50,36 @@ class Destination:
         elif self.out is not None:
             _write_file(self.out, document, rows, columns)
             say(f"{len(rows):,} rows -> {plain(self.out)}")
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether rows become lines of a table, whose cells are numbers and text."""
+        return self.as_csv or (self.out is not None and self.out.suffix.lower() != ".json")
+
+    def write_rows(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        """Write rows while they come: as a JSON list, or as a table of these columns."""
+        counted = _Counted(rows)
+        if self.as_json:
+            for text in _json_pieces(counted):
+                emit_text(text)
+        elif self.as_csv:
+            for text in _csv_pieces(counted, columns):
+                emit_text(text)
+        elif self.out is not None:
+            _write_rows(self.out, counted, columns)
+            say(f"{counted.count:,} rows -> {plain(self.out)}")
+
+
+class _Counted:
+    """Rows, and how many there have been."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._rows, self.count = rows, 0
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for row in self._rows:
+            self.count += 1
+            yield row
 
 
 def refuse_figure(path: Path | None, force: bool) -> None:
@@ -80,6 +112,41 @@ def _write_file(out: Path, document: Any, rows: Sequence[Mapping[str, Any]], col
         _to_frame(rows, columns).write_parquet(buffer)
     with write_to(out) as file:
         file.write(buffer.getvalue())
+
+
+def _write_rows(out: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    from kgem.data.streams import write_to
+
+    with write_to(out) as file:
+        if out.suffix.lower() == ".parquet":  # columns take a fraction of what rows would
+            import polars as pl
+
+            frames = [_to_frame(block, columns) for block in _blocks(rows)]
+            pl.concat([_to_frame([], columns), *frames]).write_parquet(file)
+            return
+        pieces = _json_pieces(rows) if out.suffix.lower() == ".json" else _csv_pieces(rows, columns)
+        for text in pieces:
+            file.write(text.encode())
+
+
+def _blocks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    left = iter(rows)
+    while block := list(islice(left, ROWS)):
+        yield block
+
+
+def _csv_pieces(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    yield _to_frame([], columns).write_csv()
+    for block in _blocks(rows):
+        yield _to_frame(block, columns).write_csv(include_header=False)
+
+
+def _json_pieces(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A list, one row per line."""
+    yield "["
+    for place, row in enumerate(rows):
+        yield ("," if place else "") + "\n" + json.dumps(row, ensure_ascii=False, allow_nan=False)
+    yield "\n]\n"
 
 
 def _to_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pl.DataFrame:

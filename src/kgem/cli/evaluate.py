@@ -15,10 +15,11 @@ from kgem.cli.console import emit, emit_json, heading, paragraph, say, table
 from kgem.cli.destination import refuse_figure, save_figure
 from kgem.cli.opening import open_model
 from kgem.cli.progress import Progress
-from kgem.report.formatting import METRICS, metric_cells
+from kgem.report.formatting import METRICS, metric_cells, percent
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
+    from kgem.answer.proposal_quality import ProposalQuality
     from kgem.evaluate.calibration import Calibration
     from kgem.evaluate.metrics import Evaluation, Metrics
 
@@ -50,6 +51,9 @@ def evaluate(
     calibration: Annotated[
         bool, typer.Option("--calibration", help="Also measure how far the probabilities can be trusted.")
     ] = False,
+    proposals: Annotated[
+        bool, typer.Option("--proposals", help="Also count the test facts among the first facts that it would propose.")
+    ] = False,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the reliability curve (.svg or .png).")
     ] = None,
@@ -73,12 +77,13 @@ def evaluate(
         limit = {} if memory is None else {"memory": memory}
         result = model.evaluate(split, mode, filtered=not raw, progress=progress.count, **limit)
     measured = _measure_calibration(model, split, mode) if calibration or figure is not None else None
+    proposed = _measure_proposals(model, mode) if proposals else None
     if figure is not None and measured is not None:
         from kgem.report.figures import reliability_figure
 
         save_figure(reliability_figure(measured.curve, measured.curve_before), figure)
     if as_json:
-        emit_json({"filtered": not raw} | _to_document(model, result, measured, split, mode, by or []))
+        emit_json({"filtered": not raw} | _to_document(model, result, measured, proposed, split, mode, by or []))
         return
     ranks = ", raw ranks" if raw else ""
     emit(heading(f"{model.data.name}, {split}, mode {model.resolve(mode)}{ranks}", space=False))
@@ -95,12 +100,23 @@ def evaluate(
                 "ECE: mean gap between probability and share that is right; log loss: of the right answer, in nats"
             )
         )
+    if proposed is not None:
+        emit(heading("Test facts among the first proposals"), _tabulate_proposals(proposed))
+        if proposed.claimed:
+            emit(heading("Hundred by hundred"), _tabulate_claims(proposed))
+        say(paragraph(f"{proposed.test_facts:,} test facts; training and validation facts are not proposed"))
     if result.unseen_targets:
         say(f"{result.unseen_targets:,} of the ranked entities are not in train")
 
 
 def _to_document(
-    model: Model, result: Evaluation, measured: Calibration | None, split: str, mode: str, by: Sequence[str]
+    model: Model,
+    result: Evaluation,
+    measured: Calibration | None,
+    proposed: ProposalQuality | None,
+    split: str,
+    mode: str,
+    by: Sequence[str],
 ) -> dict[str, Any]:
     full = result.to_dict()
     wanted = [f"by_{name}" for name in by] or [name for name in full if name.startswith("by_")]
@@ -108,9 +124,10 @@ def _to_document(
     about = {"graph": model.data.name, "split": str(split), "mode": model.resolve(mode)}
     return {
         **about,
-        "temperature": model.temperature(mode),
+        "temperature": model.temperature(mode).common,
         **kept,
         **({} if measured is None else {"calibration": measured.to_dict()}),
+        **({} if proposed is None else {"proposals": proposed.to_dict()}),
     }
 
 
@@ -119,6 +136,24 @@ def _measure_calibration(model: Model, split: str, mode: str) -> Calibration:
 
     with Progress("measuring calibration"):
         return measure_calibration(model, split, mode)
+
+
+def _measure_proposals(model: Model, mode: str) -> ProposalQuality:
+    from kgem.answer.proposal_quality import measure_proposals
+
+    with Progress("looking for proposals") as progress:
+        return measure_proposals(model.mode_scorer(mode), on_progress=progress.count)
+
+
+def _tabulate_proposals(proposed: ProposalQuality) -> Any:
+    orders = {"learned": proposed.learned, "by share": proposed.by_share, "by frequency alone": proposed.by_frequency}
+    rows = [(name, *map(percent, shares)) for name, shares in orders.items() if shares is not None]
+    return table(["order", *(f"first {n:,}" for n in proposed.first)], rows)
+
+
+def _tabulate_claims(proposed: ProposalQuality) -> Any:
+    rows = [("claimed", *map(percent, proposed.claimed)), ("found", *map(percent, proposed.found))]
+    return table(["", *(f"{100 * (i + 1):,}" for i in range(len(proposed.claimed)))], rows)
 
 
 def _tabulate_calibration(measured: Calibration) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TOP, TOP_OF_ALL = 10, 1000
 FACT = ("head", "relation", "tail")
 ANSWERS = (*FACT, "asked", "place", "probability", "low", "high", "rank_low", "rank_high", "frequency", "known")
-FACTS = (*FACT, "probability", "share", "side", "known")
+FACTS = (*FACT, "probability", "share", "side", "known", "chance", "against", "like")
 
 
 def predict(
@@ -43,6 +43,13 @@ def predict(
     everything: Annotated[
         bool, typer.Option("--all", help="The most probable facts that the graph lacks; --relation narrows it to one.")
     ] = False,
+    all_values: Annotated[
+        bool,
+        typer.Option(
+            "--all-values",
+            help="With --all, also what breaks a rule of the graph: a second value, a role never seen.",
+        ),
+    ] = False,
     top: Annotated[int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.")] = None,
     new_only: Annotated[bool, typer.Option("--new-only", help="Leave out what the graph has already.")] = False,
     figure: Figure = None,
@@ -56,8 +63,8 @@ def predict(
     """Answer questions: give two of head, relation and tail, and the third is predicted.
 
     The probability is calibrated on validation facts. It says which answer, given that there is one; not whether there
-    is one. The ranges say how sure the model is: what nine of ten samples of its posterior give for the probability and
-    for the rank. An entity is no answer to a question about itself unless training often has the relation so.
+    is one. The ranges say how far nine of ten samples of the model's posterior move the probability and the rank. An
+    entity is no answer to a question about itself unless training often has the relation so.
     """
     _check_question(head, relation, tail, queries, everything)
     destination = Destination(as_json, as_csv, out, force)
@@ -65,8 +72,10 @@ def predict(
     if everything and figure is not None:
         raise ConfigError("--all has no figure", remedy="draw answers to questions: --head ... --relation ...")
     if everything:
-        _predict_all(open_model(run, device), relation, top or TOP_OF_ALL, mode, destination)
+        _predict_all(open_model(run, device), relation, top or TOP_OF_ALL, mode, all_values, destination)
         return
+    if all_values:
+        raise ConfigError("--all-values goes with --all", remedy="leave it out: answers to a question are all listed")
     asked = [_make_query(head, relation, tail)] if queries is None else _read_queries(queries)
     model = open_model(run, device)
     with Progress("predicting"):
@@ -159,31 +168,62 @@ def _explain_probability(model: Model, mode: str) -> str:
     chosen = model.resolve(mode)
     if not model.temperatures:
         return f"mode {chosen}; not calibrated: the graph had no validation facts"
-    return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen):.2f})"
+    return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen).common:.2f})"
 
 
-def _predict_all(model: Model, relation: str | None, top: int, mode: str, destination: Destination) -> None:
+def _predict_all(
+    model: Model, relation: str | None, top: int, mode: str, all_values: bool, destination: Destination
+) -> None:
     with Progress("looking for missing facts") as progress:
         relations = None if relation is None else [relation]
-        facts = model.missing_facts(top, relations, mode, progress=progress.count)
+        facts = model.missing_facts(top, relations, mode, all_values=all_values, progress=progress.count)
     if not destination.is_table:
-        rows = [fact.to_dict() for fact in facts]
-        destination.write(rows, rows, FACTS)
+        documents = [fact.to_dict() for fact in facts]
+        rows = [{**each, "against": "; ".join(each["against"]), "like": _join(each["like"])} for each in documents]
+        destination.write(documents, rows, FACTS)
         return
-    emit(heading(f"The {len(facts):,} most probable facts that {model.data.name} lacks", space=False))
+    ranker = model.mode_scorer(mode).ranker
+    emit(heading(f"{len(facts):,} facts that {model.data.name} may lack", space=False))
     emit(_tabulate_facts(facts))
-    say(
-        paragraph(
-            "probability: of the tail given head and relation, or of the head given the rest (asked), and given that "
-            "there is one; share: as good as the known answers of that question from about 1 on"
-        ),
-        paragraph(_explain_probability(model, mode)),
-    )
+    if ranker is not None:
+        say(
+            paragraph(
+                "right: of candidates like this one, how many were among the "
+                f"{ranker.hidden:,} facts hidden from training; "
+                "more of them may be true. like: the known fact that is nearest to it"
+            )
+        )
+    else:
+        say(paragraph("share: as good as the known answers of the same question from about 1 on"))
+        say(paragraph(_explain_probability(model, mode)))
+
+
+def _join(facts: Sequence[Sequence[str]]) -> str:
+    return "; ".join(" ".join(fact) for fact in facts)
 
 
 def _tabulate_facts(facts: Sequence[ScoredFact]) -> Any:
+    learned = any(each.chance is not None for each in facts)
+    marked = any(each.against for each in facts)
+    columns = [
+        "",
+        "head",
+        "relation",
+        "tail",
+        "like",
+        *(["against"] if marked else []),
+        "right" if learned else "share",
+    ]
     rows = [
-        (f"{i}", each.head, each.relation, each.tail, each.side, percent(each.probability), f"{each.share or 0:.2f}")
+        (
+            f"{i}",
+            each.head,
+            each.relation,
+            each.tail,
+            _join(each.like[:1]),
+            *(["; ".join(each.against)] if marked else []),
+            f"{each.share or 0:.2f}" if each.chance is None else percent(each.chance),
+        )
         for i, each in enumerate(facts, 1)
     ]
-    return table(["", "head", "relation", "tail", "asked", "probability", "share"], rows, left=5)
+    return table(columns, rows, left=len(columns) - 1)

@@ -116,8 +116,13 @@ def _describe(changes: Changes, delta: Delta, quiet: bool) -> Iterator[str]:
         if changes.total_removed:
             yield f"removed: {pluralise(changes.total_removed, 'fact')}{_by_split(changes.removed)}"
         if delta.review is not None:
-            learned, dropped, rest = (delta.review[name] for name in ("learned", "dropped", "without_effect"))
-            yield f"review: {learned:,} proposals accepted, {dropped:,} facts rejected, {rest:,} further decisions"
+            learned, wrong, dropped, rest = (
+                delta.review[name] for name in ("learned", "ranked", "dropped", "without_effect")
+            )
+            yield (
+                f"review: {learned:,} proposals accepted, {wrong:,} rejected, {dropped:,} facts dropped, "
+                f"{rest:,} further decisions"
+            )
     for split, n in changes.held_out.items():
         if n:
             yield f"warning: {pluralise(n, 'fact')} in {split} already: left there"

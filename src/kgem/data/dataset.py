@@ -227,6 +227,11 @@ class Dataset:
             digest.update(np.ascontiguousarray(self.split(split), dtype="<i4").tobytes() + b"\0\0")
         return digest.hexdigest()
 
+    def label(self, fact: Sequence[int] | LongArray) -> tuple[str, str, str]:
+        """A fact of ids by its labels."""
+        head, relation, tail = map(int, fact)
+        return self.entities[head], self.relations[relation], self.entities[tail]
+
     def frame(self, split: str) -> pl.DataFrame:
         """The facts of a split with their labels."""
         facts = self.split(split)

@@ -55,17 +55,24 @@ class Vocabulary:
         """The ids of many labels."""
         return np.fromiter((self.id(label) for label in labels), dtype=np.int32, count=len(labels))
 
-    def suggest(self, label: str, most: int = 3) -> list[str]:
-        """Labels that look like the given one, best first."""
+    def suggest(self, label: str, most: int = 3, counts: npt.NDArray[np.integer[Any]] | None = None) -> list[str]:
+        """Labels that may have been meant: with the text inside, by counts (n,) or the shortest first, and alike.
+
+        The one that is most alike has a place among them, also where many have the text inside.
+        """
         import difflib
 
-        folded = {known.casefold(): known for known in self.labels}
+        folded = {known.casefold(): i for i, known in enumerate(self.labels)}
         wanted = label.casefold()
         if wanted in folded:
-            return [folded[wanted]]
-        inside = sorted((known for known in folded if wanted and wanted in known), key=len)[:most]
+            return [self.labels[folded[wanted]]]
+
+        def place(known: str) -> tuple[int, int]:
+            return (0 if counts is None else -int(counts[folded[known]])), len(known)
+
+        inside = sorted((known for known in folded if wanted and wanted in known), key=place)[:most]
         near = difflib.get_close_matches(wanted, folded, n=most, cutoff=0.6) if len(folded) < 100_000 else []
-        return [folded[known] for known in dict.fromkeys([*near, *inside])][:most]
+        return [self.labels[folded[known]] for known in dict.fromkeys([*inside[: most - 1], *near, *inside])][:most]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +147,7 @@ def reciprocal(facts: IntArray, n_relations: int) -> IntArray:
     return np.concatenate([facts, flipped])
 
 
-def fact_keys(facts: IntArray, n_entities: int, n_relations: int) -> LongArray:
+def fact_keys(facts: IntArray | LongArray, n_entities: int, n_relations: int) -> LongArray:
     """One number per fact, ordered like (h, r, t), (n,)."""
     if n_entities * n_relations * n_entities >= 2**62:
         raise DatasetError(

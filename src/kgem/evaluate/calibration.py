@@ -1,9 +1,9 @@
 """How far probabilities can be trusted: reliability curves, ECE, and the temperature that mends them.
 
-The probability of a tail is softmax(scores / T) over all entities. It answers "which tail, given that there
-is one", not "is there such a fact". As in filtered ranks, the *other* known answers of the query are left out:
-each fact's tail competes with the entities that are not known to be right. Scores must be logits or logarithms
-of probabilities.
+The probability of a tail is softmax(scores / T) over all entities, with one T for all or the question's own. It answers
+"which tail, given that there is one", not "is there such a fact". As in filtered ranks, the *other* known answers of
+the query are left out: each fact's tail competes with the entities that are not known to be right. Scores must be
+logits or logarithms of probabilities.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from kgem.data.index import QueryIndex
 from kgem.errors import FitError, InputError
 from kgem.evaluate.blocks import MEMORY, Ints, Scorer
-from kgem.evaluate.softmax import first_answers, log_loss_sums, split_competitions
+from kgem.evaluate.softmax import Temperatures, first_answers, log_losses, split_competitions
 from kgem.model.embeddings import Embeddings
 
 __all__ = [
     "Calibration",
     "ReliabilityCurve",
     "ece",
+    "fact_losses",
     "fit_temperature",
     "log_loss",
     "measure",
@@ -65,7 +65,7 @@ class ReliabilityCurve:
 class Calibration:
     """How well calibrated a model is on held-out facts, as it came and with the fitted temperature."""
 
-    temperature: float  # fitted on validation
+    temperature: float  # fitted on validation; the geometric mean, if each question has its own
     n: int  # facts it was measured on
     top: int  # answers per fact in the curve of pairs
     log_loss: float  # mean negative log-probability of the right tail, nats
@@ -84,17 +84,17 @@ class Calibration:
 
 
 def measure(
-    scorer: Scorer | Embeddings, test: Ints, known: QueryIndex | None, temperature: float, *, top: int = 10
+    scorer: Scorer | Embeddings, test: Ints, known: QueryIndex | None, temperatures: Temperatures, *, top: int = 10
 ) -> Calibration:
-    """How well calibrated a model is on `test`, with a temperature that was fitted before."""
-    at = (1.0, temperature)
+    """How well calibrated a model is on `test`, with temperatures that were fitted before."""
+    at: tuple[Temperatures, Temperatures] = (1.0, temperatures)
     (before, right_before), (after, right) = (top_answers(scorer, test, known, t, top=top) for t in at)
     loss_before, loss = (log_loss(scorer, test, known, t) for t in at)
     first_before = reliability(before[:, 0], right_before[:, 0])
     first = reliability(after[:, 0], right[:, 0])
     pairs = reliability(after, right)
     return Calibration(
-        temperature=temperature,
+        temperature=_typical(temperatures),
         n=len(after),
         top=after.shape[1],
         log_loss=loss,
@@ -150,7 +150,11 @@ def fit_temperature(
         return 1.0
 
     def slope(part: Ints) -> Callable[[float], tuple[float, float]]:
-        return lambda beta: _loss(scorer, part, known, beta, memory)[1:]
+        def at(beta: float) -> tuple[float, float]:
+            _, first, second = fact_losses(scorer, part, known, 1 / beta, memory=memory).mean(1).tolist()
+            return first, second
+
+        return at
 
     beta = 1.0
     if len(facts) > 2 * SAMPLE:
@@ -163,20 +167,39 @@ def log_loss(
     scorer: Scorer | Embeddings,
     facts: Ints,
     known: QueryIndex | None,
-    temperature: float = 1.0,
+    temperatures: Temperatures = 1.0,
     *,
     memory: int = MEMORY,
 ) -> float:
     """The mean negative log-probability of the facts' tails, in nats; NaN without facts."""
+    losses = fact_losses(scorer, facts, known, temperatures, memory=memory)[0]
+    return float(losses.mean()) if len(losses) else math.nan
+
+
+def fact_losses(
+    scorer: Scorer | Embeddings,
+    facts: Ints,
+    known: QueryIndex | None,
+    temperatures: Temperatures = 1.0,
+    *,
+    memory: int = MEMORY,
+) -> Floats:
+    """Of each fact -log softmax(beta * scores)[tail], beta = 1/T, and its first two derivatives by beta: (3, n)."""
+    _check_temperatures(temperatures)
     facts = np.asarray(facts).reshape(-1, 3)
-    return _loss(scorer, facts, known, 1 / _check_temperature(temperature), memory)[0] if len(facts) else math.nan
+    losses = np.empty((3, len(facts)))
+    for part in split_competitions(scorer, facts, known, memory):
+        losses[:, part.places] = log_losses(part, temperatures).cpu().numpy()
+    if not np.isfinite(losses).all():
+        raise FitError("some facts have a score that is not a finite number", remedy="fit the model anew")
+    return losses
 
 
 def top_answers(
     scorer: Scorer | Embeddings,
     facts: Ints,
     known: QueryIndex | None,
-    temperature: float = 1.0,
+    temperatures: Temperatures = 1.0,
     *,
     top: int = 10,
     memory: int = MEMORY,
@@ -186,28 +209,15 @@ def top_answers(
     A known tail that ties with others is behind them, as in the paper's ranks. Where there are fewer answers
     than asked for, the rest have probability zero.
     """
-    beta = 1 / _check_temperature(temperature)
+    _check_temperatures(temperatures)
     facts = np.asarray(facts).reshape(-1, 3)
     top = max(1, min(top, scorer.n_entities))
     confidence = np.zeros((len(facts), top))
     correct = np.zeros((len(facts), top), dtype=bool)
     for part in split_competitions(scorer, facts, known, memory):
-        share, right = first_answers(part, beta, top)
+        share, right = first_answers(part, temperatures, top)
         confidence[part.places], correct[part.places] = share.cpu().numpy(), right.cpu().numpy()
     return confidence, correct
-
-
-def _loss(
-    scorer: Scorer | Embeddings, facts: Ints, known: QueryIndex | None, beta: float, memory: int
-) -> tuple[float, float, float]:
-    """The mean of -log softmax(beta * scores)[tail], and its first two derivatives by beta."""
-    total = torch.zeros(3, dtype=torch.float64)
-    for part in split_competitions(scorer, facts, known, memory):
-        total += log_loss_sums(part, beta).cpu()
-    if not bool(torch.isfinite(total).all()):
-        raise FitError("some facts have a score that is not a finite number", remedy="fit the model anew")
-    loss, slope, curvature = (total / len(facts)).tolist()
-    return loss, slope, curvature
 
 
 def _find_root(slope: Callable[[float], tuple[float, float]], beta: float) -> float:
@@ -229,10 +239,16 @@ def _find_root(slope: Callable[[float], tuple[float, float]], beta: float) -> fl
             return beta
 
 
-def _check_temperature(temperature: float) -> float:
-    if not (temperature > 0 and math.isfinite(temperature)):
-        raise InputError(f"a temperature of {temperature} makes no distribution", remedy="give a positive number")
-    return temperature
+def _check_temperatures(temperatures: Temperatures) -> None:
+    if not bool(np.all(np.isfinite(temperatures) & (np.asarray(temperatures) > 0))):
+        raise InputError(f"a temperature of {temperatures} makes no distribution", remedy="give a positive number")
+
+
+def _typical(temperatures: Temperatures) -> float:
+    """The geometric mean."""
+    if not isinstance(temperatures, np.ndarray):
+        return temperatures
+    return float(np.exp(np.log(temperatures).mean())) if len(temperatures) else 1.0
 
 
 def _plain(value: Any) -> Any:

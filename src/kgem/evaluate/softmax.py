@@ -1,7 +1,7 @@
 """Each fact's tail among all entities not known to be right: sums of softmaxes and first answers, in blocks.
 
 The other known answers of a query are left out, as in filtered ranks. A score that is not finite stands for a
-probability of zero.
+probability of zero. beta is 1/T: one number for each query, or row.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,10 +18,13 @@ from kgem.data.index import QueryIndex
 from kgem.evaluate.blocks import Block, Blocks, Ints, OnProgress, Scorer, Targets
 from kgem.model.embeddings import Embeddings
 
-__all__ = ["Competition", "first_answers", "log_loss_sums", "log_probabilities", "split_competitions"]
+__all__ = ["Competition", "Temperatures", "first_answers", "log_losses", "log_probabilities", "split_competitions"]
 
 UNDERFLOW = -800.0  # exp of this is zero, in float64 too
 LOWEST = -1e30  # the highest score of a query that has no competitor left
+
+
+Temperatures = float | npt.NDArray[np.float64]  # one for all facts, or each question's own, at each of its facts (n,)
 
 
 class Best(NamedTuple):
@@ -54,11 +59,11 @@ class Moments(NamedTuple):
         return cls(zeros + LOWEST, zeros, zeros, zeros)
 
     @classmethod
-    def of(cls, block: Tensor, beta: float) -> Moments:
+    def of(cls, block: Tensor, beta: Tensor) -> Moments:
         """Of the rows of a block (queries, entities), which is used up."""
-        top = block.amax(1).clamp_min_(LOWEST)
-        d = block.sub_(top[:, None]).clamp_min_(UNDERFLOW / beta)
-        weights = (d * beta).exp_()
+        top, by_row = block.amax(1).clamp_min_(LOWEST), beta.to(block.dtype)[:, None]
+        d = block.sub_(top[:, None]).clamp_min_(UNDERFLOW / by_row)
+        weights = (d * by_row).exp_()
         sums = [weights.sum(1), weights.mul_(d).sum(1), weights.mul_(d).sum(1)]
         return cls(top.double(), *(each.double() for each in sums))
 
@@ -68,7 +73,7 @@ class Moments(NamedTuple):
         zeros = torch.zeros_like(scores, dtype=torch.float64)
         return cls(scores.double().clamp_min(LOWEST), torch.isfinite(scores).double(), zeros, zeros)
 
-    def relative_to(self, top: Tensor, beta: float) -> Moments:
+    def relative_to(self, top: Tensor, beta: Tensor) -> Moments:
         """The same sums, counted from a higher score."""
         by = self.top - top  # at most 0
         factor = (beta * by).exp()
@@ -77,7 +82,7 @@ class Moments(NamedTuple):
         second = self.second + 2 * by * self.first + by.square() * self.zeroth
         return Moments(top, factor * zeroth, factor * first, factor * second)
 
-    def combine(self, other: Moments, beta: float) -> Moments:
+    def combine(self, other: Moments, beta: Tensor) -> Moments:
         """Of the competitors of both."""
         top = torch.maximum(self.top, other.top)
         one, two = self.relative_to(top, beta), other.relative_to(top, beta)
@@ -108,7 +113,15 @@ class Competition:
         left_out = torch.from_numpy(self._targets.known).to(self.scores.device)
         return self.scores.masked_fill(~left_out, -torch.inf)
 
-    def sum_competitors(self, beta: float) -> Moments:
+    def betas(self, temperatures: Temperatures) -> Tensor:
+        """1/T of each query, from those of all facts: (queries,), float64."""
+        if not isinstance(temperatures, np.ndarray):
+            return torch.full((self.n_queries,), 1 / temperatures, dtype=torch.float64, device=self.scores.device)
+        betas = torch.empty(self.n_queries, dtype=torch.float64, device=self.scores.device)
+        betas[self.rows] = torch.from_numpy(1 / temperatures[self.places]).to(betas)
+        return betas
+
+    def sum_competitors(self, beta: Tensor) -> Moments:
         """The sums of each query's competitors."""
         moments = self.no_competitors()
         for _, block in self.blocks():
@@ -118,10 +131,10 @@ class Competition:
     def no_competitors(self) -> Moments:
         return Moments.of_none(self.n_queries, self.scores.device)
 
-    def add_tails(self, moments: Moments, beta: float) -> Moments:
+    def add_tails(self, moments: Moments, beta: Tensor) -> Moments:
         """The sums of each fact, (n,): its query's competitors and its tail."""
         mine = Moments(*(each[self.rows] for each in moments))
-        return mine.combine(Moments.of_single(self.known_scores), beta)
+        return mine.combine(Moments.of_single(self.known_scores), beta[self.rows])
 
 
 def split_competitions(
@@ -137,26 +150,26 @@ def split_competitions(
 
 
 @torch.no_grad()
-def log_probabilities(part: Competition, beta: float) -> Tensor:
-    """log softmax(beta * scores)[tail] of each fact, (n,), float64."""
-    own = part.add_tails(part.sum_competitors(beta), beta)
-    return beta * (part.scores.double() - own.top) - own.zeroth.log()
+def log_probabilities(part: Competition, temperatures: Temperatures) -> Tensor:
+    """log softmax(scores / T)[tail] of each fact, (n,), float64."""
+    return -log_losses(part, temperatures)[0]
 
 
 @torch.no_grad()
-def log_loss_sums(part: Competition, beta: float) -> Tensor:
-    """The sum over facts of -log softmax(beta * scores)[tail], and its first two derivatives by beta: (3,)."""
+def log_losses(part: Competition, temperatures: Temperatures) -> Tensor:
+    """Of each fact -log softmax(beta * scores)[tail], and its first two derivatives by beta: (3, n), float64."""
+    beta = part.betas(temperatures)
     own = part.add_tails(part.sum_competitors(beta), beta)
     gap = own.top - part.scores.double()
     mean = own.first / own.zeroth
     variance = (own.second / own.zeroth - mean.square()).clamp_min(0)
-    return torch.stack([(own.zeroth.log() + beta * gap).sum(), (mean + gap).sum(), variance.sum()])
+    return torch.stack([own.zeroth.log() + beta[part.rows] * gap, mean + gap, variance])
 
 
 @torch.no_grad()
-def first_answers(part: Competition, beta: float, top: int) -> tuple[Tensor, Tensor]:
+def first_answers(part: Competition, temperatures: Temperatures, top: int) -> tuple[Tensor, Tensor]:
     """For each fact the probabilities of the first answers, and which of them is its tail: (n, top) each."""
-    moments = part.no_competitors()
+    beta, moments = part.betas(temperatures), part.no_competitors()
     best = Best(part.scores.new_empty(part.n_queries, 0), part.tails.new_empty(part.n_queries, 0))
     for start, block in part.blocks():
         scores, places = block.max(1, keepdim=True) if top == 1 else block.topk(min(top, block.shape[1]), dim=1)
@@ -165,6 +178,8 @@ def first_answers(part: Competition, beta: float, top: int) -> tuple[Tensor, Ten
     own = part.add_tails(moments, beta)
     mine = Best(best.scores[part.rows], best.tails[part.rows])
     mine = mine.extend(part.known_scores[:, None], part.tails[:, None], top)
-    share = (beta * (mine.scores.double() - own.top[:, None])).exp() / own.zeroth.clamp_min(1)[:, None]
+    share = (beta[part.rows][:, None] * (mine.scores.double() - own.top[:, None])).exp() / own.zeroth.clamp_min(1)[
+        :, None
+    ]
     # Answers that are left out sink to the end at -inf: the tail may be among them once more.
     return share, (mine.tails == part.tails[:, None]) & torch.isfinite(mine.scores)

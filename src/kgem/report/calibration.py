@@ -14,4 +14,5 @@ def measure_calibration(model: Model, split: str, mode: str, *, most: int | None
     data = model.data
     facts = data.reciprocal(data.split(split))
     facts = facts if most is None else pick_facts(facts, most, seed=0)
-    return measure(model.scorer(mode), facts, data.filter_index, model.temperature(mode))
+    scorer = model.mode_scorer(mode)
+    return measure(scorer.scorer, facts, data.filter_index, scorer.temperatures(facts))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.answer.predict import MEANING, Answer
@@ -25,14 +26,62 @@ from kgem.settings import to_toml
 
 RELATIONS = 25  # in the table of relations
 SYMBOLS = 8  # most and least regularised
+PROPOSALS = 15
+VERDICTS = (  # by how much its MRR is above that of frequencies alone
+    (0.2, "It has learned this graph well."),
+    (0.05, "It has learned more than frequencies."),
+    (-math.inf, "It has learned hardly more than frequencies."),
+)
 
 
-def render_headline(model: Model, evaluation: Evaluation, calibration: Calibration, split: str) -> str:
+def render_verdict(evaluation: Evaluation, baseline: float, proposals: Sequence[ScoredFact], split: str) -> str:
+    """What the figures come to, in words."""
+    overall = evaluation.overall
+    better = overall.mrr - baseline
+    how = next(words for least, words in VERDICTS if better >= least)
+    parts = [
+        f"<b>{how}</b> Of all questions about {split} facts the right answer comes first in {overall.hits_at_1:.0%} "
+        f"and among the first ten in {overall.hits_at_10:.0%}; MRR {overall.mrr:.3f}, where the most frequent answers "
+        f"to a relation have {baseline:.3f}."
+    ]
+    chances = [fact.chance for fact in proposals if fact.chance is not None]
+    if chances:
+        good = sum(chance >= 0.5 for chance in chances)
+        parts.append(
+            f"Of the {len(chances)} facts that it proposes first, {good} are of a kind of which at least half were "
+            "among the facts hidden from training."
+        )
+    return f'<p class="verdict-line">{" ".join(parts)}</p>'
+
+
+def render_proposals(model: Model, proposals: Sequence[ScoredFact], mode: str) -> str:
+    """Facts that the graph may lack, why, and how often such proposals were right."""
+    ranker = model.mode_scorer(mode).ranker
+    about = (
+        "Facts that no split has, in the order of how probable they are beside the known answers of their question."
+        if ranker is None
+        else f"Facts that no split has. <b>Right</b>: of candidates like this one, how many were among the "
+        f"{ranker.hidden:,} facts hidden from training; as a graph is never complete, more of them may be true. "
+        "What would give a second value where there is one as a rule, or a role never seen, is left out."
+    )
+    rows = [
+        [
+            f"{esc(fact.head)} · {esc(fact.relation)} · {esc(fact.tail)}",
+            esc(" · ".join(fact.like[0])) if fact.like else "",
+            percent(fact.probability if fact.chance is None else fact.chance),
+        ]
+        for fact in proposals
+    ]
+    columns = ["proposal", "like this known fact", "probability" if ranker is None else "right"]
+    return note(about) + card(table(columns, rows, left=2, wide=(1,)))
+
+
+def render_headline(model: Model, evaluation: Evaluation, calibration: Calibration, baseline: float, split: str) -> str:
     seconds, epochs = model.provenance.get("seconds"), model.provenance.get("epochs")
     spent = sum(epochs.values()) if isinstance(epochs, Mapping) else 0
     overall = evaluation.overall
     numbers = {
-        "MRR": (f"{overall.mrr:.3f}", f"filtered, {split}"),
+        "MRR": (f"{overall.mrr:.3f}", f"filtered, {split}; by frequency alone {baseline:.3f}"),
         "Right at once": (f"{overall.hits_at_1:.0%}", "Hits@1"),
         "Among first ten": (f"{overall.hits_at_10:.0%}", "Hits@10"),
         "Calibration error": (f"{calibration.ece:.3f}", f"ECE; {calibration.ece_before:.3f} as trained"),
@@ -46,8 +95,8 @@ def render_predictions(examples: Sequence[Example], split: str) -> str:
     about = (
         f"Questions drawn at random from the {split} facts{', which the fit never saw' * (split == 'test')}. Answers "
         "that training or validation has are not listed, though they have their share of the probability, which says "
-        f"<b>{esc(MEANING['tail'])}</b>. The ranges, of probability and rank, are those that nine of ten samples of "
-        "the posterior give."
+        f"<b>{esc(MEANING['tail'])}</b>. The ranges say how far nine of ten samples of the posterior "
+        "move probability and rank."
     )
     return note(about) + pair(*(_render_example(example, split) for example in examples))
 
@@ -112,7 +161,8 @@ def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str
 def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
     about = (
         "Of answers that are said to be 30 % probable, three of ten should be right. The scores of mode "
-        f"{mode} are divided by a temperature of <b>{calibration.temperature:.3g}</b>, fitted on validation; "
+        f"{mode} are divided by a temperature, <b>{calibration.temperature:.3g}</b> on average and its own for each "
+        "question, fitted on validation; "
         f"the curve is measured on {split} ({calibration.n:,} questions)."
     )
     columns = ["", "ECE", f"ECE, first {calibration.top}", "log loss"]

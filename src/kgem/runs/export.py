@@ -134,7 +134,7 @@ def _write_pykeen(model: Model, mode: str, folder: Path) -> None:
         "arguments": {"embedding_dim": model.config.model.dim, **arguments},
         "create_inverse_triples": tables.reciprocal,
         "fact": [data.entities[head], data.relations[relation], data.entities[tail]],
-        "temperature": model.temperature(mode),
+        "temperature": model.temperature(mode).to_dict(),
         "how to load it, in this folder": HOW.splitlines(),
     }
     _write_json(folder / "model.json", document)

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from kgem.answer.judge import Judge
 from kgem.answer.model import Model, affordable_samples
+from kgem.answer.proposals import Decided, learn_ranker
 from kgem.config import Config
 from kgem.data.dataset import Dataset
 from kgem.data.splits import make_split
@@ -106,6 +108,8 @@ def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> 
 
 def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float) -> Model:
     """The model of a fit that is done: its mode chosen on validation, its temperatures fitted, its ranks measured."""
+    update = dict(prepared.update or {})
+    past = update.pop("proposals", {})  # decisions of people about those of earlier models
     model = Model(
         data=prepared.data,
         config=config,
@@ -122,11 +126,20 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
             "epochs": dict(result.epochs),
             "events": list(result.events),
             "seconds": seconds,
-            **({} if prepared.update is None else {"update": dict(prepared.update)}),
+            **({} if prepared.update is None else {"update": update}),
         },
     )
     with use_threads(config.run.threads):
         choice = choose_mode(model)
-        model = replace(model, mode=choice.mode, validation=choice.validation, temperatures=choice.temperatures)
+        model = replace(
+            model,
+            mode=choice.mode,
+            validation=choice.validation,
+            temperatures=choice.temperatures,
+            decided=Decided.from_dict(past.get("decided", {})),
+            rejected=tuple((h, r, t) for h, r, t in past.get("rejected", ())),
+        )
+        model = replace(model, ranker=learn_ranker(model.mode_scorer(), model.decided))
+        model = replace(model, learned_judge=Judge.learn(model.mode_scorer(), seed=config.seed))
         splits = [split for split in ("valid", "test") if len(model.data.split(split))]
         return replace(model, metrics={split: model.evaluate(split).to_dict() for split in splits})

@@ -19,14 +19,16 @@ from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.data.dataset import IntArray, QueryIndex
 from kgem.evaluate.blocks import Blocks, Scorer
-from kgem.evaluate.calibration import fit_temperature
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.temperature import Temperature, fit_temperatures
 from kgem.evaluate.validation import pick_facts
 
 __all__ = ["ModeChoice", "choose_mode"]
 
 MODE_QUERIES, MODE_CELLS, FEWEST = 4096, 2**26, 256  # of a huge validation split: scores are kept
+RANKED_CELLS = 2**30  # questions times entities up to which samples of q rank all of it
 ONE_MODEL = ("point", "mean")
+TABLES = ("point", "mean", "blend")  # modes that need no samples
 NOISE = 2.0  # standard errors by which a mode must be ahead that costs more than one model
 
 Floats = npt.NDArray[np.float64]
@@ -37,24 +39,31 @@ class ModeChoice:
     """What validation says about the modes."""
 
     mode: str
-    validation: dict[str, float]  # filtered MRR by mode
-    temperatures: dict[str, float]
+    validation: dict[str, float]  # filtered MRR by mode, of the whole split; none for bayes where that takes too long
+    temperatures: dict[str, Temperature]
 
 
 def choose_mode(model: Model) -> ModeChoice:
-    """The mode to answer in; MRR and fitted temperature of each, on the same sample of questions."""
+    """The mode to answer in and the temperatures of each, on the same sample of questions; and the MRR of each."""
     data = model.data
     if not len(data.valid):
         return ModeChoice("point", {}, {})
     affordable = max(FEWEST, min(MODE_QUERIES, MODE_CELLS // data.n_entities))
-    facts = pick_facts(data.reciprocal(data.valid), affordable, model.config.seed)
+    every = data.reciprocal(data.valid)
+    facts = pick_facts(every, affordable, model.config.seed)
     reciprocal_ranks, temperatures = {}, {}
     for mode in MODES:
         scorer = _KeptScores(model.scorer(mode), facts, 2 * data.n_relations)
         reciprocal_ranks[mode] = 1.0 / rank(scorer, facts, data.filter_index).of("pessimistic")
-        temperatures[mode] = fit_temperature(scorer, facts, data.filter_index)
-    validation = {mode: float(values.mean()) for mode, values in reciprocal_ranks.items()}
-    return ModeChoice(_choose(reciprocal_ranks), validation, temperatures)
+        temperatures[mode] = fit_temperatures(scorer, facts, data.filter_index, data.query_index)
+    chosen = _choose(reciprocal_ranks)
+    if len(facts) == len(every):
+        validation = {mode: float(values.mean()) for mode, values in reciprocal_ranks.items()}
+    else:
+        samples_too = len(every) * data.n_entities <= RANKED_CELLS
+        ranked = [mode for mode in MODES if samples_too or mode in (chosen, *TABLES)]
+        validation = {mode: model.evaluate("valid", mode).mrr for mode in ranked}
+    return ModeChoice(chosen, validation, temperatures)
 
 
 def _choose(reciprocal_ranks: Mapping[str, Floats]) -> str:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from kgem.answer.artifact import find_model
+from kgem.answer.features import Known, view_facts
 from kgem.answer.model import Model
+from kgem.answer.proposals import Decided
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset, IntArray
 from kgem.data.growth import Changes, grow
@@ -22,7 +25,7 @@ from kgem.files.store import SEAL, hash_file
 from kgem.model.prior import Prior
 from kgem.runs.configure import configure
 from kgem.runs.fitting import OnEpoch, Prepared, fit_in_memory
-from kgem.runs.review import Review, is_review
+from kgem.runs.review import Fact, Review, is_review
 from kgem.settings import differences
 from kgem.train.warm_start import WarmStart, grown_start
 
@@ -44,7 +47,10 @@ class Delta:
     removed: pl.DataFrame | None = None
     reports: tuple[ReadReport, ...] = ()  # how reading the files went
     files: Mapping[str, str] = field(default_factory=dict)  # sha256 by path
-    review: Mapping[str, int] | None = None  # decisions by what they do: learned, dropped, without effect
+    review: Mapping[str, int] | None = None  # decisions by what they do: learned, dropped, ranked, without effect
+    proposals: Mapping[Fact, bool] = field(
+        default_factory=dict
+    )  # that people decided about, and whether they are right
     warnings: tuple[str, ...] = ()
 
 
@@ -112,13 +118,14 @@ def _read(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFrame], t
 
 
 def _from_review(path: Path) -> Delta:
-    """Accepted proposals are learned, rejected facts dropped; what else was decided changes nothing."""
+    """Accepted proposals are learned, rejected facts dropped, and the ranking of proposals learns from both answers."""
     review = Review(path.parent, path.name)
-    accepted, rejected = review.accepted("missing"), review.rejected("doubtful")
+    accepted, rejected, wrong = review.accepted("missing"), review.rejected("doubtful"), review.rejected("missing")
     counts = {
         "learned": len(accepted),
         "dropped": len(rejected),
-        "without_effect": len(review.decisions) - len(accepted) - len(rejected),
+        "ranked": len(wrong),
+        "without_effect": len(review.decisions) - len(accepted) - len(rejected) - len(wrong),
     }
     schema = dict.fromkeys(FACT, pl.String)
     return Delta(
@@ -126,6 +133,7 @@ def _from_review(path: Path) -> Delta:
         removed=pl.DataFrame(rejected, schema, orient="row"),
         files={str(path): hash_file(path)},
         review=counts,
+        proposals=dict.fromkeys(accepted, True) | dict.fromkeys(wrong, False),
         warnings=review.problems,
     )
 
@@ -138,7 +146,7 @@ def plan_update(
     `folder` is where the model was read from.
     """
     data, changes = grow(model.data, delta.added, delta.removed)
-    if not changes.total_new and not changes.total_removed:
+    if not changes.total_new and not changes.total_removed and not delta.proposals:
         raise InputError(
             _nothing(changes), remedy="give facts that the graph does not have, or --remove some that it has"
         )
@@ -162,7 +170,26 @@ def plan_update(
     }
     if delta.review is not None:
         document["review"] = dict(delta.review)
+    document["proposals"] = _decided_proposals(model, delta.proposals)
     return PlannedUpdate(Prepared(data, model.provenance.get("split"), warm, document), config, changes)
+
+
+def _decided_proposals(model: Model, proposals: Mapping[Fact, bool]) -> dict[str, Any]:
+    """What people have decided about proposals, as the model that made them saw these, for JSON."""
+    data = model.data
+    known = {
+        fact: right
+        for fact, right in proposals.items()
+        if fact[0] in data.entities and fact[1] in data.relations and fact[2] in data.entities
+    }
+    decided = model.decided
+    if known:
+        ids = np.array([(data.entities.id(h), data.relations.id(r), data.entities.id(t)) for h, r, t in known])
+        views = view_facts(model.mode_scorer(), ids, Known.of(data, data.train))
+        decided = decided.extend(Decided(views.features(), np.array(list(known.values()), dtype=bool)))
+    rejected = [fact for fact in model.rejected if not proposals.get(fact)]
+    rejected += [fact for fact, right in proposals.items() if not right and fact not in model.rejected]
+    return {"decided": decided.to_dict(), "rejected": [list(fact) for fact in rejected]}
 
 
 def _nothing(changes: Changes) -> str:

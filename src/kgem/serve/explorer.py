@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kgem.answer.entity import entity_view
+from kgem.answer.judge import Judge, judge_facts
 from kgem.answer.labels import LabelSearch
 from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
@@ -64,6 +65,8 @@ class Explorer:
             for query in good_questions(model.scorer(), model.data, EXAMPLES)
         ]
         self._predict: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_prediction)
+        self._judge: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_judgement)
+        self._learn_judge: Callable[[str], Judge] = lru_cache(len(MODES))(model.learn_judge)
         self._view: Callable[..., Document] = lru_cache(REMEMBERED)(self._compute_view)
         self._strengths: Callable[[int], Document] = lru_cache(4)(self._compute_strengths)
         candidates = model.candidates
@@ -119,6 +122,18 @@ class Explorer:
         sampled = self.model.n_samples * self.model.data.n_relations * self.model.data.n_entities
         uncertainty = question.relation is not None or sampled <= SAMPLED_SCORES
         return self.model.predict(*question, top, new_only, mode, uncertainty).to_dict()
+
+    def judge(self, head: str, relation: str, tail: str, mode: str) -> Document:
+        """How credible a fact is."""
+        self._check_labels(head, relation, tail)
+        return self._judge((head, relation, tail), self.model.resolve(mode))
+
+    def _compute_judgement(self, fact: tuple[str, str, str], mode: str) -> Document:
+        judge, scorer = self._learn_judge(mode), self.model.mode_scorer(mode)
+        (judgement,) = judge_facts(judge, scorer, [fact], ranges=True)
+        document = judgement.to_dict() | {"mode": mode}
+        del document["note"]  # all labels are known
+        return document
 
     def entity(self, label: str, limit: int) -> Document:
         """One entity as a whole."""

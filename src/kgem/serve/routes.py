@@ -91,6 +91,13 @@ async def predict(at: At, given: Annotated[schema.PredictParams, Query()]) -> Re
     return reply(await at.compute(at.explorer.predict, question, given.top, given.new_only, given.mode))
 
 
+@router.get("/judge", responses=describe(schema.JudgementReply, 404))
+async def judge(at: At, given: Annotated[schema.JudgeParams, Query()]) -> Response:
+    """How credible a fact is, its ranks from both sides, and what speaks against it."""
+    fact = given.head, given.relation, given.tail
+    return reply(await at.compute(at.explorer.judge, *fact, given.mode))
+
+
 @router.get("/entity", responses=describe(EntityView, 404))
 async def entity(at: At, given: Annotated[schema.EntityParams, Query()]) -> Response:
     """One entity as a whole: facts, what is expected of it, neighbours, strength."""

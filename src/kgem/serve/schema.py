@@ -48,6 +48,13 @@ class PredictParams(_Params):
     mode: ModeName = AUTO
 
 
+class JudgeParams(_Params):
+    head: GivenLabel
+    relation: GivenLabel
+    tail: GivenLabel
+    mode: ModeName = AUTO
+
+
 class EntityParams(_Params):
     label: GivenLabel
     limit: Annotated[int, Field(ge=0, le=10_000, description="Of its facts.")] = 100
@@ -254,7 +261,21 @@ class _FactToReview(_Fact):
     share: float | None
     side: Literal["head", "tail"]
     known: SplitName | None
+    chance: float | None
+    against: list[str]
+    like: list[tuple[str, str, str]]
     decision: DecisionName | None
+
+
+class JudgementReply(_Fact):
+    mode: str
+    chance: float
+    low: float
+    high: float
+    rank_tail: int
+    rank_head: int
+    against: list[str]
+    known: SplitName | None
 
 
 class FactsReply(BaseModel):

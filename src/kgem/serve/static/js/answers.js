@@ -38,7 +38,7 @@ export function figures({ probability, low, high }) {
     el("b", {}, percent(probability)),
     high !== null &&
       high !== undefined &&
-      el("small", { title: "Nine of ten samples of the model are in this range" }, spoken("range "), range(low, high)),
+      el("small", { title: "Nine of ten samples of the model move the probability within this range" }, spoken("range "), range(low, high)),
   );
 }
 

@@ -1,9 +1,11 @@
-// The view that asks: two of head, relation and tail are given, the answers to the third come as bars.
+// The view that asks: two of head, relation and tail are given, the answers to the third come as bars; or all three are, and
+// the fact is judged.
 
 import { get, Refused } from "./api.js";
 import { el, name } from "./dom.js";
 import { icon } from "./icons.js";
-import { asked, clean, ordered, questionForm, sentence, SLOTS, words } from "./question.js";
+import { judgement } from "./judgement.js";
+import { asked, clean, FACT, ordered, questionForm, sentence, SLOTS, words } from "./question.js";
 import { results } from "./results.js";
 import { go, href } from "./router.js";
 import { awaited, empty } from "./states.js";
@@ -26,7 +28,8 @@ export function ask(root, page) {
     builder.set(params, target);
     intro.replaceChildren(...introduction(page.about, whole));
     root.classList.toggle("asking", whole);
-    if (whole) await answer({ ...params, [target]: "" }, target, signal);
+    if (whole && target === FACT) await judge(signal);
+    else if (whole) await answer({ ...params, [target]: "" }, target, signal);
     else if (given.some((slot) => params[slot])) await suggest(signal);
     else body.replaceChildren(...welcome(page.about));
   }
@@ -43,6 +46,14 @@ export function ask(root, page) {
         ? `${plural(found.answers.length, "answer")}, first ${best.label}, ${percent(best.probability)}`
         : "No answers",
     );
+  }
+
+  async function judge(signal) {
+    const { head, relation, tail, mode } = params;
+    const found = await awaited(body, get("judge", { head, relation, tail, mode: mode ?? "auto" }, signal), "Judging");
+    if (signal.aborted) return;
+    body.replaceChildren(judgement(found));
+    page.announce(`${percent(found.chance)} that it is true`);
   }
 
   async function suggest(signal) {
@@ -67,7 +78,7 @@ function introduction(about, whole) {
   if (whole) return [el("h1", { class: "sr" }, "Ask")];
   return [
     el("h1", {}, "Ask the graph"),
-    el("p", { class: "lead" }, "Give two parts of a fact; the model says what the third may be, and how sure it is."),
+    el("p", { class: "lead" }, "Give two parts of a fact; the model says what the third may be, and how sure it is. Or give all three."),
   ];
 }
 

@@ -16,7 +16,7 @@ export const KINDS = {
     question: "Should the graph have this?",
     accept: "Accept",
     reject: "Reject",
-    lead: "What the graph does not have and the model finds most probable.",
+    lead: "What the graph does not have and may lack, most credible first.",
   },
   doubtful: {
     path: "doubtful",
@@ -151,7 +151,7 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
     draw();
     const next = facts[current];
     const said = what === "undo" ? "Taken back" : DONE[kind][what];
-    const coming = next ? `Next: ${words(next)}, ${percent(next.probability)}` : "That was the last one";
+    const coming = next ? `Next: ${words(next)}, ${percent(shown(next).probability)}` : "That was the last one";
     page.announce(`${said}: ${words(fact)}. ${coming}`);
   }
 
@@ -184,7 +184,8 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
     const end = (label) => el("a", { class: "go", href: href("entity", { label }) }, name(label, "who"));
     sheet.replaceChildren(
       el("h2", { class: "fact" }, end(fact.head), " ", name(fact.relation, "how"), " ", end(fact.tail)),
-      el("p", { class: "fact-notes" }, figures(fact), badge(fact.known), el("span", { class: "faint" }, meaning(fact))),
+      el("p", { class: "fact-notes" }, figures(shown(fact)), badge(fact.known), el("span", { class: "faint" }, meaning(fact))),
+      reasons(fact),
     );
     drawContext(fact);
   }
@@ -262,7 +263,25 @@ function unheard() {
   );
 }
 
-function meaning({ share, side }) {
+/** What stands for a fact: how often candidates like it were right, where that was learned. */
+const shown = ({ chance, probability }) => ({ probability: chance ?? probability });
+
+/** What speaks for a proposal, and against it. */
+function reasons({ like = [], against = [] }) {
+  const rows = [
+    ...like.map(([head, relation, tail]) =>
+      el("li", {}, el("span", { class: "faint" }, "like "), name(head, "who"), " ", name(relation, "how"), " ", name(tail, "who")),
+    ),
+    ...against.map((text) => el("li", { class: "against" }, icon("warn"), " ", el("bdi", {}, text))),
+  ];
+  return rows.length > 0 && el("ul", { class: "plain reasons small", "aria-label": "Reasons" }, rows);
+}
+
+function meaning({ chance, known, share, side }) {
+  if (chance !== null && chance !== undefined)
+    return known
+      ? "that it is right rather than a plausible mistake"
+      : "of candidates like this one were among the facts hidden from training";
   const whose = `as the ${side}`;
   if (share === null || share === undefined) return `${whose}, with the other known answers left out`;
   return `${whose}; ${fit(share)}`;

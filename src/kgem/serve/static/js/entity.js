@@ -102,8 +102,8 @@ function expected({ label, expected: list }) {
       "li",
       { class: "expected" },
       factLine(fact, label),
-      bar({ probability: fact.share ?? fact.probability }),
-      figures(fact),
+      bar({ probability: fact.chance ?? fact.share ?? fact.probability }),
+      figures({ probability: fact.chance ?? fact.probability }),
       el(
         "a",
         {

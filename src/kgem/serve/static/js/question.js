@@ -4,12 +4,14 @@ import { combobox } from "./combobox.js";
 import { el, name } from "./dom.js";
 
 export const SLOTS = ["head", "relation", "tail"];
+export const FACT = "fact"; // is asked when all three are given: whether it is true
 const TOPS = ["10", "25", "50", "100"];
 
-/** What is asked: the one that is not given; the address may say it while less than two are given. */
+/** What is asked: the one that is not given, or the fact; the address may say it while too few are given to tell. */
 export function asked({ head, relation, tail, ask: wish }) {
   const given = { head, relation, tail };
   const open = SLOTS.filter((slot) => !given[slot]);
+  if (!open.length || wish === FACT) return FACT;
   if (open.length === 1) return open[0];
   if (open.includes(wish)) return wish;
   return ["tail", "head", "relation"].find((slot) => open.includes(slot)) ?? "tail";
@@ -26,18 +28,16 @@ export function words({ head, relation, tail }) {
   return [head, relation, tail].map((label) => label || "?").join(" ");
 }
 
-/** What an address may say about a question, without a third part. */
+/** What an address may say about a question. */
 export function clean(params) {
-  const kept = Object.fromEntries(
+  return Object.fromEntries(
     Object.entries(params).filter(([key, value]) => [...SLOTS, "ask", "new", "mode", "top"].includes(key) && value),
   );
-  if (SLOTS.every((slot) => kept[slot])) delete kept[asked({ ask: kept.ask })];
-  return kept;
 }
 
 /** The parameters of a question in one order, those that say nothing left out. */
 export function ordered({ head, relation, tail, ask: wish, new: fresh, mode, top }) {
-  const whole = [head, relation, tail].filter(Boolean).length === 2;
+  const whole = [head, relation, tail].filter(Boolean).length >= (wish === FACT ? 3 : 2);
   return {
     head,
     relation,
@@ -79,6 +79,11 @@ export function questionForm(page, params, change) {
     role: "switch",
     onchange: () => change({ new: fresh.checked ? "1" : null }),
   });
+  const truth = el("input", {
+    type: "checkbox",
+    role: "switch",
+    onchange: () => (truth.checked ? judged() : turned("tail")),
+  });
   const mode = select("Mode", [], (value) => change({ mode: value }));
   const top = select(
     "Answers",
@@ -97,12 +102,13 @@ export function questionForm(page, params, change) {
     el(
       "fieldset",
       {},
-      el("legend", { class: "sr" }, "Two parts of a fact, and which part is asked"),
+      el("legend", { class: "sr" }, "Two parts of a fact, and which part is asked; or all three, to have it judged"),
       el("div", { class: "slots" }, slots),
     ),
     el(
       "div",
       { class: "knobs" },
+      el("label", { class: "switch" }, truth, el("span", {}, "Is it true?")),
       el("label", { class: "switch" }, fresh, el("span", {}, "New answers only")),
       mode.root,
       top.root,
@@ -127,10 +133,19 @@ export function questionForm(page, params, change) {
   function turned(slot) {
     const now = params();
     const before = asked(now);
-    const moved = slot !== "relation" && before !== "relation" ? { [before]: now[slot] ?? null } : {};
+    const ends = slot !== "relation" && before !== "relation" && before !== FACT;
+    const moved = ends ? { [before]: now[slot] ?? null } : {};
     change({ ...moved, [slot]: null, ask: slot });
     const next = { ...now, ...moved, [slot]: null };
     const missing = SLOTS.find((each) => each !== slot && !next[each]);
+    if (missing) setTimeout(() => guide(missing), 0);
+  }
+
+  /** All three are to be given. */
+  function judged() {
+    const now = params();
+    change({ ask: FACT });
+    const missing = SLOTS.find((each) => !now[each]);
     if (missing) setTimeout(() => guide(missing), 0);
   }
 
@@ -142,7 +157,9 @@ export function questionForm(page, params, change) {
       root.querySelector(`[data-slot=${slot}]`).classList.toggle("is-asked", slot === target);
       fields[slot].input.disabled = slot === target;
     }
+    truth.checked = target === FACT;
     fresh.checked = now.new === "1";
+    for (const knob of [fresh, top.input]) knob.disabled = target === FACT;
     mode.input.value = now.mode ?? "auto";
     if (now.top && ![...top.input.options].some((option) => option.value === now.top))
       top.input.append(el("option", { value: now.top }, now.top));

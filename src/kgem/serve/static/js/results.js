@@ -60,9 +60,7 @@ export function results(found, question, target, page, change) {
         "p",
         { class: "faint small" },
         `Mode ${mode}, temperature ${figure(temperature)}. `,
-        "Whisker, range and rank: where nine of ten samples of the model have the answer.",
-        answers.some(({ probability, low, high }) => high !== null && (probability < low || probability > high)) &&
-          " A range without the probability in it: the samples and the tables of this mode disagree about the answer.",
+        "Whisker, range and rank: how far nine of ten samples of the model move them.",
       ),
     ),
   );

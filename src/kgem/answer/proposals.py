@@ -1,0 +1,237 @@
+"""Which facts to propose, and how often proposals like them are right: learned from facts hidden from training.
+
+Candidates are the answers with the highest share to all questions that training has. The label of a candidate is
+whether validation has it. A logistic model of its features and their products says how often candidates like it
+were hidden. Test facts are hidden, too, and may not be looked at: with v validation and t test facts, a candidate that
+is hidden is among the validation facts in a share c = v / (v + t) of all cases. So c * sigmoid is what validation can
+show, and sigmoid is how often candidates like this one were among the facts hidden from training. As the graph itself
+is not complete, that is a lower bound of how many are true. Features count training facts alone, here and when facts
+are proposed: with more known answers every share would be larger than those that were learned from.
+
+Decisions of people about proposals are labels too, of what is true and not of what is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kgem.answer.features import FEATURES, Bools, Floats, Known, view_facts
+from kgem.answer.logistic import expand
+from kgem.answer.modes import ModeScorer
+from kgem.data.dataset import Dataset, LongArray
+from kgem.data.index import fact_keys
+from kgem.evaluate.blocks import MEMORY, Block, Blocks, OnProgress, known_cells
+
+__all__ = ["POOL", "Decided", "Ranker", "find_candidates", "learn_ranker", "to_plain"]
+
+POOL = 20_000  # candidates with the highest share, of which the best are proposed
+RIDGE = 30.0
+FEWEST = 20  # validation facts among the candidates, to learn from
+MAX_STEPS = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """Proposals that people have decided about, as they were seen before."""
+
+    features: Floats  # (n, F)
+    right: Bools  # (n,)
+
+    @classmethod
+    def none(cls) -> Decided:
+        return cls(np.empty((0, len(FEATURES))), np.empty(0, dtype=bool))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"features": self.features.tolist(), "right": self.right.tolist()}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Decided:
+        features = np.array(document.get("features", []), dtype=np.float64).reshape(-1, len(FEATURES))
+        right = np.array(document.get("right", []), dtype=bool)
+        if len(features) != len(right):
+            raise ValueError(f"{len(features)} proposals and {len(right)} decisions about them")
+        return cls(features, right)
+
+    def extend(self, other: Decided) -> Decided:
+        return Decided(
+            np.concatenate([self.features, other.features]),
+            np.concatenate([self.right, other.right]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranker:
+    """How often candidates were among the hidden facts, by their features."""
+
+    centre: Floats  # (F,)
+    scale: Floats  # (F,)
+    weights: Floats  # (W,): of each feature, of each product of two, and a constant
+    hidden: int  # validation and test facts
+    validation_share: float  # c: of the hidden facts that are for validation
+    candidates: int  # that it learned from
+    found: int  # of them, validation facts
+
+    def chance(self, features: Floats) -> Floats:
+        """How often candidates like these were among the facts hidden from training: (n,)."""
+        return 1 / (1 + np.exp(-(self._expand(features) @ self.weights)))
+
+    def chance_in_test(self, features: Floats) -> Floats:
+        """How often candidates like these, if they are no validation facts, are test facts: (n,)."""
+        chance, c = self.chance(features), self.validation_share
+        return (1 - c) * chance / (1 - c * chance)
+
+    def _expand(self, features: Floats) -> Floats:
+        return expand((features - self.centre) / self.scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        numbers = {name: getattr(self, name).tolist() for name in ("centre", "scale", "weights")}
+        counts = {name: getattr(self, name) for name in ("hidden", "validation_share", "candidates", "found")}
+        return {"features": list(FEATURES), **numbers, **counts}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Ranker:
+        if list(document["features"]) != list(FEATURES):
+            raise ValueError("the ranking of proposals was learned from other features")
+        arrays = {name: np.array(document[name], dtype=np.float64) for name in ("centre", "scale", "weights")}
+        n = len(FEATURES)
+        if [len(array) for array in arrays.values()] != [n, n, n + n * (n + 1) // 2 + 1]:
+            raise ValueError("the ranking of proposals has weights of another number")
+        return cls(
+            **arrays,
+            hidden=int(document["hidden"]),
+            validation_share=float(document["validation_share"]),
+            candidates=int(document["candidates"]),
+            found=int(document["found"]),
+        )
+
+
+def learn_ranker(
+    mode: ModeScorer, decided: Decided | None = None, *, memory: int = MEMORY, on_progress: OnProgress | None = None
+) -> Ranker | None:
+    """From the validation facts among the candidates; None if these have too few."""
+    data, decided = mode.data, decided or Decided.none()
+    if not len(data.valid):
+        return None
+    known = Known.of(data, data.train)
+    facts = find_candidates(mode, known, POOL, memory=memory, on_progress=on_progress)
+    right = Known.of(data, data.valid).has(facts)
+    if right.sum() < FEWEST:
+        return None
+    features = view_facts(mode, facts, known, memory=memory).features()
+    c = len(data.valid) / (len(data.valid) + len(data.test))
+    centre, scale = features.mean(0), features.std(0) + 1e-9
+    ranker = Ranker(centre, scale, np.empty(0), len(data.valid) + len(data.test), c, len(facts), int(right.sum()))
+    rows = ranker._expand(np.concatenate([features, decided.features]))
+    ceilings = np.concatenate([np.full(len(features), c), np.ones(len(decided.right))])
+    return replace(ranker, weights=fit_ceiled(rows, np.concatenate([right, decided.right]), ceilings))
+
+
+def fit_ceiled(rows: Floats, right: Bools, ceilings: Floats) -> Floats:
+    """The weights w with which ceiling * sigmoid(rows w) says best how often `right` is true, the last row's unbounded.
+
+    Minimises the log loss and RIDGE / 2 times the squares of all weights but the last.
+    """
+    x, c = torch.from_numpy(rows), torch.from_numpy(ceilings)
+    y = torch.from_numpy(right)
+    weights = torch.zeros(x.shape[1], dtype=torch.float64)
+    rate = float((right / ceilings).mean())
+    weights[-1] = float(np.log(rate / max(1 - rate, 1e-6)))
+    weights.requires_grad_()
+    optimizer = torch.optim.LBFGS([weights], max_iter=MAX_STEPS, tolerance_grad=1e-6, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        z = x @ weights
+        log_hidden = torch.nn.functional.logsigmoid(z)
+        of_right = log_hidden + c.log()
+        of_wrong = torch.log1p(-(c * log_hidden.exp()).clamp(max=1 - 1e-12))
+        value = -torch.where(y, of_right, of_wrong).sum() + RIDGE / 2 * weights[:-1].square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)  # type: ignore[no-untyped-call]
+    return weights.detach().numpy()
+
+
+@torch.no_grad()
+def find_candidates(
+    mode: ModeScorer,
+    known: Known,
+    most: int,
+    queries: LongArray | None = None,
+    *,
+    memory: int = MEMORY,
+    on_progress: OnProgress | None = None,
+) -> LongArray:
+    """The unknown facts with the highest share (n + 1) p from either side, best first: (at most `most`, 3).
+
+    They are answers to all questions that training has, or to `queries` (b, 2) with reciprocal relations.
+    """
+    data, index = mode.data, mode.data.query_index
+    if queries is None:
+        queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
+    best = _Best.none(mode.scorer.like, 2 * most)  # a fact may come twice, once from each side
+    for block in Blocks(mode.scorer, queries, memory, gather=False, whole=True, on_progress=on_progress):
+        logs = _log_probabilities(mode, block, known)
+        places = np.log1p(known.count(block.queries[:, 0], block.queries[:, 1]))
+        best = best.extend(logs.add_(torch.from_numpy(places).to(logs)[:, None]), int(block.places[0]))
+    rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
+    facts = to_plain(data, np.concatenate([queries[rows], tails[:, None]], axis=1))
+    keys = fact_keys(facts, data.n_entities, data.n_relations)
+    return facts[np.sort(np.unique(keys, return_index=True)[1])][:most]
+
+
+def to_plain(data: Dataset, facts: LongArray) -> LongArray:
+    """Facts with reciprocal ids the way round that people read them."""
+    plain = np.where((facts[:, 1] >= data.n_relations)[:, None], facts[:, ::-1], facts)
+    plain[:, 1] %= data.n_relations
+    return plain
+
+
+class _Best(NamedTuple):
+    """The highest numbers so far, descending, and whose they are."""
+
+    logs: Tensor  # (n,)
+    rows: Tensor  # (n,), the query
+    tails: Tensor  # (n,)
+    most: int
+
+    @classmethod
+    def none(cls, like: Tensor, most: int) -> _Best:
+        nobody = torch.empty(0, dtype=torch.int64, device=like.device)
+        return cls(like.new_empty(0), nobody, nobody, most)
+
+    def extend(self, block: Tensor, first: int) -> _Best:
+        """The highest of these and a block (b, N_e) of queries from the `first` on."""
+        # Few entries reach the list once it is full: to look for those is far quicker than to order the block. Before
+        # that, as many rows as the list has places give a bound: each has an entry as high as its highest.
+        least = float(self.logs[-1]) if len(self.logs) == self.most else -torch.inf
+        if len(block) >= self.most:
+            least = max(least, float(block.amax(1).topk(self.most).values[-1]))
+        rows, tails = (block >= least if least > -torch.inf else block > least).nonzero(as_tuple=True)
+        logs, places = block[rows, tails].topk(min(self.most, len(rows)))
+        rows, tails = rows[places] + first, tails[places]
+        logs, places = torch.cat([self.logs, logs]).sort(descending=True, stable=True)
+        kept = places[: self.most]
+        return _Best(
+            logs[: self.most], torch.cat([self.rows, rows])[kept], torch.cat([self.tails, tails])[kept], self.most
+        )
+
+
+def _log_probabilities(mode: ModeScorer, block: Block, known: Known) -> Tensor:
+    """log softmax(scores / T) over all candidates, known answers and what is no candidate at -inf: (b, N_e)."""
+    ((_, logs),) = block.scores()
+    logs[tuple(map(block.put, mode.candidates.self_answers(block.queries)))] = -torch.inf
+    logs.div_(torch.from_numpy(mode.temperatures(block.queries)).to(logs)[:, None])
+    logs.sub_(logs.logsumexp(1, keepdim=True))
+    logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
+    return logs

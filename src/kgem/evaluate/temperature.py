@@ -1,0 +1,209 @@
+"""What the scores of a question are divided by: a common temperature, and how it depends on the question.
+
+log T_q = log T + side + slope (log(1 + n_q) - centre) + effect of the relation in its direction, where n_q is the
+number of answers that *training* has: the same for a question of validation, of test, or of a user. One number divides
+all scores of a question, so that ranks stay as they are.
+
+The loss of a fact depends on its question's temperature alone, -log softmax(scores / T_q)[tail]. So it is tabulated
+once, with its slope, at a few temperatures around the common one; all fits and folds are then made from the table.
+The effects are shrunk to nothing by a ridge: the strongest whose loss on validation facts that were left out is within
+a standard error of the least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+
+from kgem.data.index import QueryIndex
+from kgem.evaluate.blocks import MEMORY, Ints, Scorer
+from kgem.evaluate.calibration import fact_losses, fit_temperature
+from kgem.model.embeddings import Embeddings
+
+__all__ = ["Temperature", "fit_temperatures"]
+
+FARTHEST = 1.5  # |log(T_q / T)|: a question's temperature is at most 4.5 times the common one, or its inverse
+SHIFT = 0.5  # by which the common one may move in its logarithm once questions differ
+REACH, STEPS = FARTHEST + SHIFT, 12  # of the table: to either side, over all
+RIDGES = (3.0, 10.0, 30.0, 100.0, 300.0)  # prior precision of a relation's effect
+WEAK = 1.0  # that of side and slope
+FOLDS = 5
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """The temperatures of a mode's questions."""
+
+    common: float = 1.0
+    side: float = 0.0  # of questions for heads over those for tails, log ratio
+    slope: float = 0.0  # by log(1 + known answers)
+    centre: float = 0.0  # where the slope has no effect
+    relations: tuple[float, ...] = ()  # log effects, those of the reversed relations after the others; or none
+
+    def __post_init__(self) -> None:
+        numbers = (self.side, self.slope, self.centre, *self.relations)
+        if not (0 < self.common < math.inf and all(map(math.isfinite, numbers))):
+            raise ValueError(f"a temperature of {self.common} with effects {self.side}, {self.slope}, {self.relations}")
+
+    def of(self, queries: Ints, train: QueryIndex) -> Floats:
+        """T_q of questions (b, 2 or more) that begin with head and relation, reciprocal ids included: (b,)."""
+        effects = np.array([self.side, self.slope, *(self.relations or np.zeros(train.n_relations))])
+        return self.common * np.exp(_clip(_Design.of(queries, train, self.centre).times(effects)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"relations": list(self.relations)}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Temperature:
+        """What to_dict made, or a mere number: one temperature for all."""
+        if isinstance(document, dict):
+            return cls(**document | {"relations": tuple(map(float, document["relations"]))})
+        return cls(float(document))
+
+
+def fit_temperatures(
+    scorer: Scorer | Embeddings,
+    facts: Ints,
+    known: QueryIndex | None,
+    train: QueryIndex,
+    *,
+    seed: int = 0,
+    memory: int = MEMORY,
+) -> Temperature:
+    """The temperatures that minimise the loss of validation facts, as far as that holds for facts that are left out."""
+    facts = np.asarray(facts).reshape(-1, 3)
+    common = fit_temperature(scorer, facts, known, memory=memory)
+    if len(facts) < FOLDS:
+        return Temperature(common)
+    counts = _log_counts(facts, train)
+    design = _Design.of(facts, train, float(counts.mean()))
+    table = _Table.of(scorer, facts, known, common, memory)
+    folds = np.random.default_rng(seed).permutation(len(facts)) % FOLDS
+    left_out = {ridge: _left_out_losses(table, design, folds, ridge) for ridge in RIDGES}
+    left_out[math.inf] = table.at(np.zeros(len(facts)))[0]
+    ridge = _choose_ridge(left_out)
+    if ridge == math.inf:
+        return Temperature(common)
+    shift, side, slope, *relations = _fit_effects(table, design, ridge).tolist()
+    return Temperature(common * math.exp(shift), side, slope, design.centre, tuple(relations))
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """What the temperature of each question depends on."""
+
+    side: Floats  # (n,), -1/2 for a tail, 1/2 for a head
+    known: Floats  # (n,), log(1 + n_q) - centre
+    relations: npt.NDArray[np.int64]  # (n,), reciprocal ids included
+    n_relations: int
+    centre: float
+
+    @classmethod
+    def of(cls, queries: Ints, train: QueryIndex, centre: float) -> _Design:
+        relations = np.asarray(queries)[:, 1].astype(np.int64)
+        side = np.where(relations < train.n_relations // 2, -0.5, 0.5)
+        return cls(side, _log_counts(queries, train) - centre, relations, train.n_relations, centre)
+
+    def of_facts(self, kept: npt.NDArray[np.bool_]) -> _Design:
+        return _Design(self.side[kept], self.known[kept], self.relations[kept], self.n_relations, self.centre)
+
+    def times(self, effects: Floats) -> Floats:
+        """The sum of each question's effects (2 + n_relations,): (n,)."""
+        total: Floats = effects[0] * self.side + effects[1] * self.known + effects[2:][self.relations]
+        return total
+
+    def transposed_times(self, values: Floats) -> Floats:
+        """The sum over questions of values (n,) that each effect has a part in: (2 + n_relations,)."""
+        by_relation = np.bincount(self.relations, weights=values, minlength=self.n_relations)
+        return np.concatenate([[self.side @ values, self.known @ values], by_relation])
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The loss of each fact and its slope, at points of log(T_q / T): cubic between them."""
+
+    losses: Floats  # (points, n)
+    slopes: Floats  # (points, n)
+
+    @classmethod
+    def of(
+        cls, scorer: Scorer | Embeddings, facts: Ints, known: QueryIndex | None, common: float, memory: int
+    ) -> _Table:
+        points = common * np.exp(np.linspace(-REACH, REACH, STEPS + 1))
+        losses = np.stack([fact_losses(scorer, facts, known, float(t), memory=memory)[:2] for t in points])
+        return cls(losses[:, 0], -losses[:, 1] / points[:, None])  # d / d log T = -beta d / d beta
+
+    def of_facts(self, kept: npt.NDArray[np.bool_]) -> _Table:
+        return _Table(self.losses[:, kept], self.slopes[:, kept])
+
+    def at(self, logs: Floats) -> tuple[Floats, Floats]:
+        """Loss and slope of each fact at its own log(T_q / T), within the table: (n,) each. Hermite's cubic."""
+        h = 2 * REACH / STEPS
+        place = (logs + REACH) / h
+        left = np.clip(place.astype(np.int64), 0, STEPS - 1)
+        s = place - left
+        every = np.arange(len(logs))
+        y0, y1 = self.losses[left, every], self.losses[left + 1, every]
+        m0, m1 = h * self.slopes[left, every], h * self.slopes[left + 1, every]
+        a, b = 2 * (y0 - y1) + m0 + m1, 3 * (y1 - y0) - 2 * m0 - m1
+        return y0 + s * (m0 + s * (b + s * a)), (m0 + s * (2 * b + 3 * s * a)) / h
+
+
+def _fit_effects(table: _Table, design: _Design, ridge: float) -> Floats:
+    """Shift of the common log temperature, side, slope, relations: least loss plus ridge / 2 of their squares."""
+    weights = np.concatenate([[0.0, WEAK, WEAK], np.full(design.n_relations, ridge)])
+
+    def objective(effects: Floats) -> tuple[float, Floats]:
+        logs = design.times(effects[1:])
+        losses, slopes = table.at(effects[0] + _clip(logs))
+        inside = np.where(np.abs(logs) < FARTHEST, slopes, 0.0)
+        gradient = np.concatenate([[slopes.sum()], design.transposed_times(inside)]) + weights * effects
+        return float(losses.sum() + 0.5 * (weights * effects**2).sum()), gradient
+
+    bounds = [(-SHIFT, SHIFT), *[(None, None)] * (len(weights) - 1)]
+    found = scipy.optimize.minimize(objective, np.zeros(len(weights)), jac=True, method="L-BFGS-B", bounds=bounds)
+    effects: Floats = found.x
+    return effects
+
+
+def _left_out_losses(table: _Table, design: _Design, folds: npt.NDArray[np.int64], ridge: float) -> Floats:
+    """The loss of each fact at effects that were fitted without its fold: (n,)."""
+    losses = np.empty(len(folds))
+    for fold in range(FOLDS):
+        inside, outside = folds != fold, folds == fold
+        shift, *effects = _fit_effects(table.of_facts(inside), design.of_facts(inside), ridge).tolist()
+        logs = shift + _clip(design.of_facts(outside).times(np.array(effects)))
+        losses[outside] = table.of_facts(outside).at(logs)[0]
+    return losses
+
+
+def _choose_ridge(losses: Mapping[float, Floats]) -> float:
+    """The strongest that is behind the best by no more than the standard error of the difference."""
+    best = losses[min(losses, key=lambda ridge: float(losses[ridge].mean()))]
+
+    def is_close(ridge: float) -> bool:
+        behind = losses[ridge] - best
+        return bool(behind.mean() <= behind.std() / math.sqrt(len(behind)))
+
+    return max(filter(is_close, losses))
+
+
+def _log_counts(queries: Ints, train: QueryIndex) -> Floats:
+    """log(1 + n_q), n_q the answers that training has: (n,)."""
+    queries = np.asarray(queries)
+    places = train.find(queries[:, 0], queries[:, 1])
+    counts: Floats = np.log1p(np.where(places >= 0, train.counts[places], 0))
+    return counts
+
+
+def _clip(logs: Floats) -> Floats:
+    return np.clip(logs, -FARTHEST, FARTHEST)
