@@ -21,7 +21,7 @@ from kgem.train.search import STRENGTHS
 KIND = "kgem-table1-cell"
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 # What a run is on is written down, but does not make it another cell.
-CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device"}
+CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device", "distil.memory"}
 
 
 @dataclass(frozen=True)

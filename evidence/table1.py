@@ -118,13 +118,18 @@ def quality(documents: Sequence[Document]) -> Table:
         baseline = _beside(rows, given=any(figure.dim for figure in known))
         if key[1] == "complex" and baseline is not None:
             ordinary, one, chosen = _over_common_seeds(baseline, rows)
+            distilled = rows.get(LABELS["distil", "point"])
+            seeds = [seed for seed in rows[AUTO].seeds if seed in baseline.seeds]
+            told = f"{mean_and_spread(one)} (not distilled)"
+            if distilled is not None and set(seeds) <= set(distilled.seeds):
+                told = mean_and_spread(distilled.values("mrr", seeds=seeds))
             how = f"{baseline.trials} trials" if baseline.trials else "its published value"
             lines.pop(key[0], None)  # a smaller dimension
             lines[key[0]] = {
                 "graph and model": subject(*key),
                 "one shared strength, by search": f"{mean_and_spread(ordinary)} ({how})",
-                "one fit": mean_and_spread(chosen),
-                "one model alone": mean_and_spread(one),
+                "one fit, one model": told,
+                "its two models together": mean_and_spread(chosen),
                 "published": ", ".join(f"{figure.mrr} ({figure.source})" for figure in known),
             }
     return Table("Quality", list(lines.values()))
