@@ -105,7 +105,10 @@ def judge(
         else:
             shown = _keep_first(counted)
     if destination.is_table:
-        _show(model, shown, tally, single is not None)
+        if single is not None:
+            _show_one(shown[0])
+        else:
+            _show_many(model, shown, tally.all if worst is None else worst)
     tally.tell(worst)
 
 
@@ -208,10 +211,7 @@ def _to_row(judgement: Judgement, *, as_text: bool) -> dict[str, Any]:
     return {**row, "against": "; ".join(judgement.against)} if as_text else row
 
 
-def _show(model: Model, shown: Sequence[Judgement], tally: _Tally, single: bool) -> None:
-    if single:
-        _show_one(shown[0])
-        return
+def _show_many(model: Model, shown: Sequence[Judgement], wanted: int) -> None:
     emit(heading(f"Facts judged by {model.data.name}", space=False))
     rows = [
         (
@@ -223,8 +223,8 @@ def _show(model: Model, shown: Sequence[Judgement], tally: _Tally, single: bool)
         for each in shown
     ]
     emit(table(["head", "relation", "tail", "known", "against", "chance", "tail's rank", "head's rank"], rows, left=5))
-    if tally.all > len(shown):
-        emit(f"{len(shown):,} of {tally.all:,}: --out, --csv and --json have all")
+    if len(shown) == SHOWN < wanted:
+        emit(f"{SHOWN:,} are shown: --out, --csv and --json have all that were asked for")
 
 
 def _show_one(judgement: Judgement) -> None:
