@@ -59,10 +59,7 @@ def main() -> None:
     options = parser.parse_args()
     wanted = set(options.sections or ())
     facts = dict.fromkeys(
-        fact
-        for fields in read_lists()
-        if not wanted or fields["Section"] in wanted
-        for fact in facts_of(fields)
+        fact for fields in read_lists() if not wanted or fields["Section"] in wanted for fact in facts_of(fields)
     )
     options.file.write_text("".join("\t".join(fact) + "\n" for fact in facts), encoding="utf-8")
     print(f"{len(facts):,} facts in {options.file}")

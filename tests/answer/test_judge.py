@@ -13,7 +13,7 @@ import kgem
 from kgem.answer import judge as judging
 from kgem.answer.features import Known, view_facts
 from kgem.answer.judge import JUDGED, Judge, Pairs, make_negatives, view_features
-from kgem.answer.logistic import GROUP_RIDGE, RIDGE, Logistic, _expand
+from kgem.answer.logistic import GROUP_RIDGE, RIDGE, Logistic, expand
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
@@ -38,7 +38,7 @@ def test_logistic_is_where_the_penalised_loss_is_flat() -> None:
     features, groups = rng.normal(size=(300, 3)), rng.integers(5, size=300)
     right = rng.random(300) < 1 / (1 + np.exp(-features[:, 0] - (groups == 2) + 1))
     fitted = Logistic.fit(features, groups, 6, right)
-    rows = _expand((features - fitted.centre) / fitted.scale)
+    rows = expand((features - fitted.centre) / fitted.scale)
     weight = np.where(right, 150 / right.sum(), 150 / (~right).sum())
     error = weight * (fitted.chance(features, groups) - right)
     slope = rows.T @ error
