@@ -27,6 +27,7 @@ import torch
 from kgem.answer.features import FEATURES, SIDES, Bools, FactViews, Floats, Known, explain_against, view_facts
 from kgem.answer.logistic import Logistic
 from kgem.answer.modes import ModeScorer
+from kgem.answer.proposals import to_plain
 from kgem.data.dataset import Dataset, LongArray, Vocabulary
 from kgem.errors import InputError
 from kgem.evaluate.blocks import MEMORY, Blocks, Ints, OnProgress, known_cells
@@ -191,10 +192,7 @@ def make_negatives(
         tail = tails.gather(1, column).cpu().numpy()
         drawn.append(np.concatenate([block.queries, tail], axis=1)[there])
     made = np.concatenate(drawn)
-    backwards = made[:, 1] >= data.n_relations
-    plain = np.where(backwards[:, None], made[:, ::-1], made)
-    plain[:, 1] %= data.n_relations
-    plain = np.unique(plain, axis=0)
+    plain = np.unique(to_plain(data, made), axis=0)
     return plain[~Known.everything(data).has(plain)]
 
 

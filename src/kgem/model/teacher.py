@@ -26,7 +26,7 @@ __all__ = ["KEPT_BYTES", "KeptTargets", "SoftTargets", "Teacher"]
 KEPT_BYTES = 4 * 2**30  # of targets that are kept
 SHARE = 0.5  # of a step's questions that are taught where targets are not kept: a step then costs a third more
 MADE = 256  # questions whose targets are made at a time: large products
-READ = 16  # questions whose targets are read at a time: what stays in the cache
+READ = 16  # questions whose targets are written or read at a time: what stays in the cache
 LARGEST = 255  # the code of a question's largest probability
 STEP = 24 / LARGEST  # between two codes, in powers of two
 
@@ -44,9 +44,10 @@ class KeptTargets:
 
     def write(self, items: Tensor, probabilities: Tensor) -> None:
         """Mutates: the targets of these questions."""
-        below = probabilities.div(probabilities.amax(dim=1, keepdim=True)).log2_()  # from -inf to 0
-        self.codes[items] = below.div_(STEP).add_(LARGEST).round_().clamp_(min=0).to(torch.uint8)
-        self.scale[items] = self._unscaled(items).sum(dim=1, keepdim=True).reciprocal_()
+        for part, rows in zip(torch.split(items, READ), torch.split(probabilities, READ), strict=True):
+            below = rows.div(rows.amax(dim=1, keepdim=True)).log2_()  # from -inf to 0
+            self.codes[part] = below.div_(STEP).add_(LARGEST).round_().clamp_(min=0).to(torch.uint8)
+            self.scale[part] = self._unscaled(part).sum(dim=1, keepdim=True).reciprocal_()
 
     def read(self, items: Tensor) -> Tensor:
         """The probabilities of these questions, (b, n_entities)."""
