@@ -5,7 +5,8 @@ whether validation has it. A logistic model of its features and their products s
 were hidden. Test facts are hidden, too, and may not be looked at: with v validation and t test facts, a candidate that
 is hidden is among the validation facts in a share c = v / (v + t) of all cases. So c * sigmoid is what validation can
 show, and sigmoid is how often candidates like this one were among the facts hidden from training. As the graph itself
-is not complete, that is a lower bound of how many are true. Features count training facts alone, here and when facts
+is not complete, that is a lower bound of how many of the kind are true; but the hidden ones are known, and what is
+proposed is the rest of the kind. Features count training facts alone, here and when facts
 are proposed: with more known answers every share would be larger than those that were learned from.
 
 Decisions of people about proposals are labels too, of what is true and not of what is hidden.

@@ -188,9 +188,10 @@ def _predict_all(
     if ranker is not None:
         say(
             paragraph(
-                "right: of candidates like this one, how many were among the "
-                f"{ranker.hidden:,} facts hidden from training; "
-                "more of them may be true. like: the known fact that is nearest to it"
+                "its kind: of candidates like this one, how many were among the "
+                f"{ranker.hidden:,} facts hidden from training. Those are not listed: what remains of a kind is right "
+                "as often where the graph lacks as much as was hidden, and less often where it is nearly complete. "
+                "like: the known fact that is nearest to it"
             )
         )
     else:
@@ -212,7 +213,7 @@ def _tabulate_facts(facts: Sequence[ScoredFact]) -> Any:
         "tail",
         "like",
         *(["against"] if marked else []),
-        "right" if learned else "share",
+        "its kind" if learned else "share",
     ]
     rows = [
         (

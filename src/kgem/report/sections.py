@@ -60,9 +60,10 @@ def render_proposals(model: Model, proposals: Sequence[ScoredFact], mode: str) -
     about = (
         "Facts that no split has, in the order of how probable they are beside the known answers of their question."
         if ranker is None
-        else f"Facts that no split has. <b>Right</b>: of candidates like this one, how many were among the "
-        f"{ranker.hidden:,} facts hidden from training; as a graph is never complete, more of them may be true. "
-        "What would give a second value where there is one as a rule, or a role never seen, is left out."
+        else f"Facts that no split has. <b>Its kind</b>: of candidates like this one, how many were among the "
+        f"{ranker.hidden:,} facts hidden from training. Those are not listed: what remains of a kind is right as often "
+        "where the graph lacks as much as was hidden, and less often where it is nearly complete. What would give a "
+        "second value where there is one as a rule, or a role never seen, is left out."
     )
     rows = [
         [
@@ -72,7 +73,7 @@ def render_proposals(model: Model, proposals: Sequence[ScoredFact], mode: str) -
         ]
         for fact in proposals
     ]
-    columns = ["proposal", "like this known fact", "probability" if ranker is None else "right"]
+    columns = ["proposal", "like this known fact", "probability" if ranker is None else "its kind"]
     return note(about) + card(table(columns, rows, left=2, wide=(1,)))
 
 
