@@ -64,6 +64,11 @@ class Known:
         return cls(index, data.n_relations)
 
     @classmethod
+    def training(cls, data: Dataset) -> Known:
+        """The facts that tables are fitted to."""
+        return cls(data.query_index, data.n_relations)
+
+    @classmethod
     def everything(cls, data: Dataset) -> Known:
         """All facts of all splits."""
         return cls(data.filter_index, data.n_relations)

@@ -128,7 +128,7 @@ class Judge:
 
     def chances(self, mode: ModeScorer, facts: Ints, *, memory: int = MEMORY) -> Floats:
         """What training facts say about facts (n, 3), as when it learned: (n,)."""
-        known = Known(mode.data.query_index, mode.data.n_relations)
+        known = Known.training(mode.data)
         features = view_features(view_facts(mode, facts, known, memory=memory), Pairs.of(known, mode.data.n_entities))
         return self.chance(features, facts[:, 1].astype(np.int64))
 
@@ -152,7 +152,7 @@ class Judge:
             right = data.valid
         if min(len(right), len(negatives)) < FEWEST:
             return None
-        known = Known.of(data, data.train)
+        known = Known.training(data)
         facts = np.concatenate([right, negatives]).astype(np.int64)
         features = view_features(view_facts(mode, facts, known, memory=memory), Pairs.of(known, data.n_entities))
         return cls.fit(mode.name, features, facts, np.arange(len(facts)) < len(right), data.n_relations)
@@ -212,12 +212,7 @@ def _draw_in_role(data: Dataset, asked: LongArray, rng: np.random.Generator) -> 
 
 def encode_known(data: Dataset, facts: Iterable[Sequence[str]]) -> LongArray:
     """The different facts whose labels the graph has, as ids: (n, 3)."""
-    sound = [
-        (data.entities.id(h), data.relations.id(r), data.entities.id(t))
-        for h, r, t in map(_check_fact, facts)
-        if h in data.entities and r in data.relations and t in data.entities
-    ]
-    return np.unique(np.array(sound, dtype=np.int64).reshape(-1, 3), axis=0)
+    return np.unique(data.ids(filter(data.knows, map(_check_fact, facts))), axis=0)
 
 
 def judge_facts(
@@ -257,7 +252,7 @@ class _Court:
         data = mode.data
         self.judge_of, self.mode, self.memory, self.data = judge, mode, memory, data
         self.known = Known.everything(data)
-        self.fitted = Known(data.query_index, data.n_relations)
+        self.fitted = Known.training(data)
         self.pairs = Pairs.of(self.fitted, data.n_entities)
         self.samples = mode.as_samples() if ranges else []
         self.suggested: dict[tuple[str, str], str] = {}

@@ -91,13 +91,15 @@ def missing_facts(
     most = max(4 * top, POOL if about is None else 0)
     found = find_candidates(mode, known, most, queries, memory=memory, on_progress=on_progress)
     found = found[~mode.candidates.is_rejected(found)]
-    views = view_facts(mode, found, Known.of(data, data.train), known, memory=memory)
+    views = view_facts(mode, found, Known.training(data), known, memory=memory)
     shares = np.where(views.asked_in(queries), views.log_share_of_all, -np.inf)  # (n, 2)
-    worth = shares.max(1) if mode.ranker is None else mode.ranker.chance(views.features())
+    chances = None if mode.ranker is None else mode.ranker.chance(views.features())
+    worth = shares.max(1) if chances is None else chances
     allowed = ~views.breaks_a_rule | all_values
     order = np.argsort(-worth, kind="stable")
     chosen = order[allowed[order]][:top]
-    return _to_proposals(mode, views.take(chosen), shares[chosen].argmax(1), known)
+    told = [None] * len(chosen) if chances is None else chances[chosen].tolist()
+    return _to_proposals(mode, views.take(chosen), shares[chosen].argmax(1), told, known)
 
 
 @torch.no_grad()
@@ -139,12 +141,7 @@ def doubtful_facts(
     if judge is None or not found:
         return found
     chances = judge.chances(mode, known, memory=memory).tolist()
-    by_fact = {tuple(fact): chance for fact, chance in zip(known.tolist(), chances, strict=True)}
-    return [replace(fact, chance=by_fact[_ids(data, fact)]) for fact in found]
-
-
-def _ids(data: Dataset, fact: ScoredFact) -> tuple[int, int, int]:
-    return data.entities.id(fact.head), data.relations.id(fact.relation), data.entities.id(fact.tail)
+    return [replace(fact, chance=chance) for fact, chance in zip(found, chances, strict=True)]
 
 
 def _to_facts(data: Dataset, facts: LongArray, probability: Floats, known: Sequence[str | None]) -> list[ScoredFact]:
@@ -156,10 +153,11 @@ def _to_facts(data: Dataset, facts: LongArray, probability: Floats, known: Seque
     ]
 
 
-def _to_proposals(mode: ModeScorer, views: FactViews, side: LongArray, known: Known) -> list[ScoredFact]:
+def _to_proposals(
+    mode: ModeScorer, views: FactViews, side: LongArray, chances: Sequence[float | None], known: Known
+) -> list[ScoredFact]:
     """Missing facts with what speaks for them, from the side that says more (n,), and against."""
     data = mode.data
-    chances = [None] * len(side) if mode.ranker is None else mode.ranker.chance(views.features()).tolist()
     rows = np.arange(len(side))
     probability = np.exp(views.log_probability[rows, side])
     share = np.exp(views.log_share_of_all[rows, side])

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from kgem.answer import artifact, predict
@@ -120,10 +119,7 @@ class Model:
     @cached_property
     def candidates(self) -> Candidates:
         """Who may answer questions about this graph."""
-        data, known = self.data, self.data.entities.__contains__
-        facts = [fact for fact in self.rejected if known(fact[0]) and known(fact[2]) and fact[1] in data.relations]
-        ids = [(data.entities.id(h), data.relations.id(r), data.entities.id(t)) for h, r, t in facts]
-        return Candidates(data, np.array(ids, dtype=np.int64).reshape(-1, 3))
+        return Candidates(self.data, self.data.ids(filter(self.data.knows, self.rejected)))
 
     @cached_property
     def strengths(self) -> SymbolStrengths:

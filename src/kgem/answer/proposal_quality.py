@@ -49,14 +49,15 @@ def measure_proposals(
     known = Known.of(data, np.concatenate([data.train, data.valid]))
     test = Known.of(data, data.test)
     found = find_candidates(mode, known, POOL, memory=memory, on_progress=on_progress)
-    views = view_facts(mode, found, Known.of(data, data.train), known, memory=memory)
+    views = view_facts(mode, found, Known.training(data), known, memory=memory)
     by_rule = replace(mode, scorer=FrequencyScorer(data), temperature=Temperature(1.0), ranker=None)
     frequent = find_candidates(by_rule, known, max(FIRST), memory=memory)
     right = test.has(found)
     claims, hits = np.empty(0), np.empty(0, dtype=bool)
     if mode.ranker is not None:
-        chance = mode.ranker.chance_in_test(views.features())
-        order = np.argsort(-mode.ranker.chance(views.features()), kind="stable")
+        features = views.features()
+        chance = mode.ranker.chance_in_test(features)
+        order = np.argsort(-mode.ranker.chance(features), kind="stable")
         order = order[~views.breaks_a_rule[order]][: max(FIRST)]
         claims, hits = chance[order], right[order]
     bins = range(0, len(hits) - BIN + 1, BIN)

@@ -121,7 +121,7 @@ def learn_ranker(
     data, decided = mode.data, decided or Decided.none()
     if not len(data.valid):
         return None
-    known = Known.of(data, data.train)
+    known = Known.training(data)
     facts = find_candidates(mode, known, POOL, memory=memory, on_progress=on_progress)
     right = Known.of(data, data.valid).has(facts)
     if right.sum() < FEWEST:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -226,6 +226,16 @@ class Dataset:
         for split in SPLITS:
             digest.update(np.ascontiguousarray(self.split(split), dtype="<i4").tobytes() + b"\0\0")
         return digest.hexdigest()
+
+    def knows(self, fact: Sequence[str]) -> bool:
+        """Whether it has all three symbols of a fact, by their labels."""
+        head, relation, tail = fact
+        return head in self.entities and relation in self.relations and tail in self.entities
+
+    def ids(self, facts: Iterable[Sequence[str]]) -> LongArray:
+        """Facts of labels by their ids, (n, 3)."""
+        found = [(self.entities.id(h), self.relations.id(r), self.entities.id(t)) for h, r, t in facts]
+        return np.array(found, dtype=np.int64).reshape(-1, 3)
 
     def label(self, fact: Sequence[int] | LongArray) -> tuple[str, str, str]:
         """A fact of ids by its labels."""

@@ -72,7 +72,7 @@ def cross_fit(model: Model, n_folds: int = FOLDS) -> Iterator[Fold]:
             facts = pick_facts(data.reciprocal(data.valid), 2048, 0)
             common = fit_temperature(part.scorer(), facts, data.filter_index)
             part = replace(part, temperatures={"point": Temperature(common)})
-        known = Known.of(less, less.train)
+        known = Known.training(less)
         pairs = Pairs.of(known, data.n_entities)
         # Mistakes are made of a fact's question by whoever does not know the fact; the graph's facts are none.
         sources = pick_facts(held_out, EXAMPLES // n_folds, number)

@@ -177,15 +177,10 @@ def plan_update(
 def _decided_proposals(model: Model, proposals: Mapping[Fact, bool]) -> dict[str, Any]:
     """What people have decided about proposals, as the model that made them saw these, for JSON."""
     data = model.data
-    known = {
-        fact: right
-        for fact, right in proposals.items()
-        if fact[0] in data.entities and fact[1] in data.relations and fact[2] in data.entities
-    }
+    known = {fact: right for fact, right in proposals.items() if data.knows(fact)}
     decided = model.decided
     if known:
-        ids = np.array([(data.entities.id(h), data.relations.id(r), data.entities.id(t)) for h, r, t in known])
-        views = view_facts(model.mode_scorer(), ids, Known.of(data, data.train))
+        views = view_facts(model.mode_scorer(), data.ids(known), Known.training(data))
         decided = decided.extend(Decided(views.features(), np.array(list(known.values()), dtype=bool)))
     rejected = [fact for fact in model.rejected if not proposals.get(fact)]
     rejected += [fact for fact, right in proposals.items() if not right and fact not in model.rejected]
