@@ -27,13 +27,14 @@ _ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<role>{OLD}|{TEMPORARY})")
 @contextlib.contextmanager
 def write_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose content becomes the file, in place of the one that may be there, if all goes well."""
-    new = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.{TEMPORARY}")
+    _remove_unfinished(path)
+    new, file = _open_unfinished(path)
     try:
-        with new.open("xb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        new.replace(path)
+            new.replace(path)  # before it is closed: until then nobody takes it for one that a killed writer left
         sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
@@ -107,6 +108,28 @@ def folders_in(parent: Path) -> set[str]:
     """The names of the folders in this one, with those that a killed writer had moved aside."""
     here = {path.name for path in parent.iterdir() if path.is_dir() and not _ASIDE.fullmatch(path.name)}
     return here | {match["name"] for match in _asides(parent) if match["role"] == OLD}
+
+
+def _open_unfinished(path: Path) -> tuple[Path, IO[bytes]]:
+    """A new file under a hidden name beside the path, locked as long as it is open."""
+    while True:
+        new = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.{TEMPORARY}")
+        file = new.open("xb")
+        with contextlib.suppress(OSError):  # some network disks cannot lock
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return new, file
+        file.close()  # another writer found it before it was locked
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove what killed writers of this file left: what nobody holds a lock on."""
+    unfinished = re.compile(rf"\.{re.escape(path.name)}\.\d+-[0-9a-f]{{8}}\.{TEMPORARY}")
+    with contextlib.suppress(OSError):
+        for found in [each for each in path.parent.iterdir() if unfinished.fullmatch(each.name)]:
+            with contextlib.suppress(OSError), found.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found.unlink()
 
 
 def _place(folder: Path) -> Path:

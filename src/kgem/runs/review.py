@@ -147,12 +147,12 @@ class Review:
             try:
                 _write(handle, b"\n" * torn + header + line + b"\n")
                 os.fsync(handle)
+                if new:
+                    sync(self.path.parent)
             except OSError:
                 with contextlib.suppress(OSError):  # a decision that is told to have failed must not count
                     os.ftruncate(handle, end)
                 raise
-        if new:
-            sync(self.path.parent)
 
     def _refresh(self) -> None:
         """Mutates: take in what was appended since the last look, by whomever."""

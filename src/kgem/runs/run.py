@@ -162,7 +162,12 @@ class Run:
         spent = float(self._saved.documents["run"]["seconds"]) if self._saved else 0.0
         fit = start_fit(self.prepared, self.config, spent)
         if self._saved:
-            fit.phases.restore(self._saved.tensors, self._saved.documents["fit"])
+            try:
+                fit.phases.restore(self._saved.tensors, self._saved.documents["fit"])
+            except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+                what = f"was saved in a way that this kgem does not know ({type(error).__name__}: {error})"
+                remedy = "go on with the kgem that began the run, or begin it anew: kgem fit GRAPH --out FOLDER"
+                raise ArtifactError(what, where=str(self.folder / CHECKPOINTS), remedy=remedy) from error
             self._saved = None  # its tables are in the phases now
         return fit
 

@@ -206,7 +206,8 @@ def _age(provenance: Mapping[str, Any]) -> int:
 
 def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
     """The model's own settings with what its races settled on, and short lengths; no phase begins from nothing."""
-    known, config = model.provenance, model.config
+    config = model.config
+    known = {"shared": 1.0, "beta": config.em.beta, "mix": (1.0, 0.0)} | model.provenance  # first models had no races
     short = {
         "pretrain.epochs": 0,
         "pretrain.candidates": (known["shared"],),
