@@ -17,7 +17,7 @@ import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +29,7 @@ from kgem.answer.artifact import explain_damage, graph_documents, graph_tensors,
 from kgem.answer.model import Model, load
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
-from kgem.files.atomic import remove_folder, write_file
+from kgem.files.atomic import clear_leftovers, remove_folder, write_file
 from kgem.files.checkpoints import Checkpoints
 from kgem.files.locks import lock_run
 from kgem.files.store import Store, is_store, read_kind, read_store, write_store
@@ -110,6 +110,8 @@ class Run:
             raise InputError(what, where=str(folder), remedy=f"begin one: kgem fit GRAPH --out {folder}")
         with ExitStack() as held:
             held.enter_context(lock_run(folder))
+            with suppress(OSError):  # what a killed process left takes room, and stays if it cannot be removed
+                clear_leftovers(folder / CHECKPOINTS)
             prepared, began_with = _read_graph(folder)
             saved, warnings = Checkpoints(folder / CHECKPOINTS).load_newest() or (None, [])
             for warning in warnings:
