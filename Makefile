@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format evidence evidence-check bench bench-long clean
+.PHONY: help setup demo test torture check format evidence evidence-check bench bench-long clean
 .DEFAULT_GOAL := help
 
 help:            ## what can be made
@@ -24,6 +24,9 @@ demo: $(STAMP)   ## fit the embedded graph through all phases, print predictions
 
 test: $(STAMP)   ## run the test suite of the library, in two processes of one thread each
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+torture: $(STAMP) ## every crash point, flipped bits, generated inputs, shared folders, wrong clocks: about an hour
+	PYTHONPATH=tests nice $(BIN)/python -m torture
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -175,5 +175,3 @@ def _expect(outcome: Outcome, what: str) -> None:
 def _last_line(outcome: Outcome) -> str:
     lines = [line for line in outcome.output.splitlines() if line.strip()]
     return " | ".join(lines[-3:])[:600] if lines else f"code {outcome.code}, no output"
-
-

@@ -59,7 +59,9 @@ def find_model(folder: Path) -> Path:
         return folder
     if (folder / "model").is_dir():
         return folder / "model"
-    if (folder / "config.toml").is_file():
+    if any(
+        (folder / name).exists() for name in ("config.toml", "graph", ".lock")
+    ):  # one that begins has its lock first
         what = "this run has no model yet: its fit has not come to its end"
         raise ArtifactError(what, where=str(folder), remedy=f"kgem resume {folder}")
     if folder.is_file():
