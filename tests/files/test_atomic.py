@@ -66,6 +66,25 @@ def test_two_writers_do_not_mix(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt"]
 
 
+def test_what_a_killed_writer_of_a_file_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from pathlib import Path
+from kgem.files.atomic import write_file
+with write_file(Path(sys.argv[1])) as file:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.txt")], check=False)
+    (left,) = names(tmp_path)
+    with write_file(tmp_path / "a.txt.gz") as file:  # another file: it may have a writer of its own
+        file.write(b"other")
+    assert left in names(tmp_path)
+    with write_file(tmp_path / "a.txt") as file, write_file(tmp_path / "a.txt") as other:  # nor one that is at work
+        file.write(b"new")
+        other.write(b"newer")
+    assert names(tmp_path) == ["a.txt", "a.txt.gz"] and (tmp_path / "a.txt").read_bytes() == b"new"
+
+
 def test_what_a_killed_writer_leaves_is_known_as_such(tmp_path: Path) -> None:
     """A run may begin in a folder with such leftovers and nothing else."""
     code = """

@@ -192,6 +192,22 @@ def test_each_decision_is_synced_before_it_is_told(tmp_path: Path, monkeypatch: 
     assert synced[2:] == [review.path.stat().st_ino]
 
 
+def test_a_first_decision_whose_folder_cannot_be_synced_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(handle: int) -> None:
+        if os.fstat(handle).st_ino == tmp_path.stat().st_ino:
+            raise OSError(5, "Input/output error")
+
+    review = Review(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(ArtifactError, match="Input/output error"):
+        patched.setattr(os, "fsync", broken)
+        review.decide("a", "r", "b", "accept", "missing")
+    assert review.decisions == Review(tmp_path).decisions == ()
+    review.decide("a", "r", "b", "reject", "missing")
+    assert summary(Review(tmp_path)) == [(("a", "r", "b"), "reject", "missing")]
+
+
 def test_two_reviewers_of_one_folder_see_each_other(tmp_path: Path) -> None:
     one, two = Review(tmp_path), Review(tmp_path)
     one.decide("a", "r", "b", "accept", "missing")

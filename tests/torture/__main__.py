@@ -84,10 +84,9 @@ def inputs(base: Path, given: argparse.Namespace) -> Iterator[Line]:
 
 def sharing(base: Path, given: argparse.Namespace) -> Iterator[Line]:
     """several processes at one run folder, one review log, one cache"""
-    from torture.sharing import share_cache, share_review, share_run
-
-    import kgem.cli.fit  # noqa: F401  # before processes are forked, so that they begin at once
+    import kgem.cli.fit  # before processes are forked, so that they begin at once
     import kgem.runs.run  # noqa: F401
+    from torture.sharing import share_cache, share_review, share_run
 
     for name, share, rounds in (
         ("review", share_review, 40),
