@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args, get_type_hints
@@ -21,13 +20,12 @@ from nbconvert import MarkdownExporter
 
 import kgem
 from cli_page import cli_page
+from outside_requests import outside_requests
 
 ROOT = Path(__file__).parents[1]
 
 INNER_WORKS = {"Scorer", "ModeScorer", "Candidates", "Judge", "Logistic"}  # of a Model: not on the page of the API
 SECONDS_PER_CELL = 300
-OUTSIDE = re.compile(r"\s*(https?:)?//", re.IGNORECASE)
-OUTSIDE_IN_CSS = re.compile(r"""(?:url\(|@import)\s*["']?\s*(?:https?:)?//[^"')\s]+""", re.IGNORECASE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -49,40 +47,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_post_build(config: MkDocsConfig) -> None:
     """No page or style may ask another host for anything (links that a reader follows are fine)."""
-    wrong = [each for page in sorted(Path(config.site_dir).rglob("*")) for each in outside_requests(page)]
+    pages = sorted(Path(config.site_dir).rglob("*.*"))
+    wrong = [f"{page}: {each}" for page in pages for each in outside_requests(page)]
     if wrong:
         raise PluginError("the site would ask other hosts:\n" + "\n".join(wrong))
-
-
-def outside_requests(path: Path) -> list[str]:
-    """What a browser that opens this file would ask other hosts for."""
-    if path.suffix == ".css":
-        return [f"{path}: {each[0]}" for each in OUTSIDE_IN_CSS.finditer(path.read_text(encoding="utf-8"))]
-    if path.suffix != ".html":
-        return []
-    requests = _Requests()
-    requests.feed(path.read_text(encoding="utf-8"))
-    return [f"{path}: {each}" for each in requests.outside]
-
-
-class _Requests(HTMLParser):
-    """Collects what a page loads from elsewhere: scripts, styles, pictures, frames; no links that one clicks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.outside: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            loads = name in ("src", "srcset", "data", "poster") or (name == "href" and tag not in ("a", "area", "base"))
-            if loads and OUTSIDE.match(value or "") and not (tag == "link" and ("rel", "canonical") in attrs):
-                self.outside.append(f"<{tag} {name}={value}>")
-            elif name == "style" and OUTSIDE_IN_CSS.search(value or ""):
-                self.outside.append(f"<{tag} style={value}>")
-
-    def handle_data(self, data: str) -> None:
-        if self.lasttag == "style":
-            self.outside += [each[0] for each in OUTSIDE_IN_CSS.finditer(data)]
 
 
 def _api_page() -> str:
