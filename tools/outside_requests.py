@@ -1,4 +1,4 @@
-"""What a page of the site asks other hosts for: scripts, styles, fonts, pictures, frames; not links that one follows."""
+"""What a page of the site asks other hosts for: scripts, styles, fonts, pictures, frames; no links to follow."""
 
 from __future__ import annotations
 
