@@ -95,7 +95,12 @@ def _run_notebook(file: File) -> dict[str, str | bytes]:
     notebook = nbformat.read(file.abs_src_path, as_version=4)
     here, path = str(ROOT / "src"), f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=SECONDS_PER_CELL, resources={"metadata": {"path": folder}})
+        client = NotebookClient(
+            notebook,
+            timeout=SECONDS_PER_CELL,
+            resources={"metadata": {"path": folder}},
+            extra_arguments=["--IPKernelApp.log_level=40"],  # errors alone
+        )
         client.execute(env={**os.environ, "PYTHONPATH": here, "PATH": path})
     stem = file.src_uri.removesuffix(".ipynb")
     text, resources = MarkdownExporter().from_notebook_node(notebook, {"unique_key": Path(stem).name})
