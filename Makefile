@@ -4,7 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test torture check format evidence evidence-check bench bench-long clean
+.PHONY: help setup demo test torture check format docs evidence evidence-check bench bench-long dist wheels floors clean
+PYTHONS ?= 3.11 3.12 3.13
+# Those that touch other packages most.
+FLOOR_TESTS := tests/data tests/files tests/model tests/report tests/test_settings.py tests/train/test_search.py \
+	tests/runs/test_tensorboard.py tests/runs/test_export.py tests/serve/test_serve_api.py tests/serve/test_serve_safety.py \
+	tests/cli/test_console.py tests/cli/test_data.py tests/cli/test_models.py
 .DEFAULT_GOAL := help
 
 help:            ## what can be made
@@ -37,6 +42,9 @@ format: $(STAMP) ## let ruff put things right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(STAMP)   ## build the site into build/site, with its notebooks run; a dead link or an outside request is an error
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
+
 evidence: $(STAMP) ## write docs/results.md, the pages below it and the README's table, from the JSON files of results/
 	$(BIN)/python -m evidence page
 
@@ -49,5 +57,19 @@ bench: $(STAMP)  ## speed and memory against peers, the short version
 bench-long: $(STAMP) ## speed and memory against peers, all of it
 	$(BIN)/python -m bench --long
 
+dist: $(STAMP)   ## wheel and sdist into dist/, checked
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+
+wheels: dist     ## install the wheel into an empty environment of each of PYTHONS, and run the demo there
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tools/try_wheel.py $(PYTHONS)
+
+floors: $(STAMP) ## run a part of the tests with the lowest versions that pyproject.toml allows
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/floors
+	$(BIN)/uv pip install --quiet --python build/floors --resolution lowest-direct '.[all]'
+	$(BIN)/uv pip install --quiet --python build/floors httpx hypothesis pandas pytest pytest-benchmark pytest-xdist
+	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -p no:cacheprovider -n 2 --dist worksteal $(FLOOR_TESTS)
+
 clean:           ## remove everything that was built
-	rm -rf $(VENV) .venv-pykeen bench/out .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .venv-pykeen bench/out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -15,7 +15,10 @@ import pytest
 Kgem = Callable[..., tuple[int, str, str]]
 
 ROOT = Path(__file__).parents[1]
-DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 SHELL = ("sh", "bash", "shell", "console")
 NEEDS_A_SHELL = re.compile(r"[|&;<>$`*]")
 SPANS_LINES = re.compile(
