@@ -84,9 +84,11 @@ class Dataset:
         cache: bool = True,
         name: str | None = None,
     ) -> Dataset:
-        """A graph from a file, a folder with train/valid/test, a catalogue name, a frame or an array.
+        """A graph from a file, a folder with train/valid/test, a catalogue name, a frame, an array, or tuples.
 
-        The options are those of `ReadOptions`. A single source is all for training, unless it has a column
+        Tuples (head, relation, tail) come as a list, any iterator, or an RDF graph of rdflib. A dict has a graph for
+        each split: {"train": ..., "valid": ..., "test": ...}. PyKEEN's TriplesFactory, its data sets and the folders of
+        its results are graphs, too. The options are those of `ReadOptions`. A single source is all for training, unless it has a column
         called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
         """
         chosen = None if columns is None else tuple(columns)
