@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kgem.config import Config
     from kgem.data.dataset import Dataset
     from kgem.errors import KgemError
-    from kgem.runs.fitting import fit
+    from kgem.runs.fit import fit
     from kgem.runs.update import update
 
     __version__: str
@@ -34,7 +34,7 @@ _HOMES = {
     "KgemError": "kgem.errors",
     "Model": "kgem.answer.model",
     "Query": "kgem.answer.predict",
-    "fit": "kgem.runs.fitting",
+    "fit": "kgem.runs.fit",
     "load": "kgem.answer.model",
     "update": "kgem.runs.update",
 }

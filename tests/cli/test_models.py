@@ -18,7 +18,8 @@ import kgem as library
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset
 from kgem.model.scores import SCORES, DistMult
-from kgem.runs.fitting import fit, prepare
+from kgem.runs.fit import fit
+from kgem.runs.fitting import prepare
 from kgem.settings import to_toml
 
 Kgem = Callable[..., tuple[int, str, str]]

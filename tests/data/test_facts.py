@@ -136,7 +136,8 @@ def test_bad_rows_can_be_left_out_and_a_fourth_column_kept() -> None:
 def test_terms_of_rdf_are_called_as_in_files(tmp_path: Path) -> None:
     text = (
         '<http://x/a> <http://x/r> <http://x/b> .\n<http://x/a> <http://x/says> "it\\n\\"is\\""@en .\n'
-        '_:n1 <http://x/r> <http://x/a> .\n<http://x/b> <http://x/n> "5"^^<http://www.w3.org/2001/XMLSchema#integer> .\n'
+        "_:n1 <http://x/r> <http://x/a> .\n"
+        '<http://x/b> <http://x/n> "5"^^<http://www.w3.org/2001/XMLSchema#integer> .\n'
     )
     (tmp_path / "graph.nt").write_text(text)
     a, b, r, says, n = (Term(f"http://x/{name}") for name in ("a", "b", "r", "says", "n"))

@@ -57,8 +57,26 @@ def test_the_facade_has_what_it_names() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("fit", ["data", "model", "dim", "seed", "config", "progress", "tensorboard", "valid", "test", "overrides"]),
-        ("update", ["model", "facts", "remove", "progress", "reading", "overrides"]),
+        (
+            "fit",
+            [
+                "data",
+                "model",
+                "dim",
+                "seed",
+                "threads",
+                "time_budget",
+                "valid",
+                "test",
+                "out",
+                "force",
+                "config",
+                "progress",
+                "tensorboard",
+                "settings",
+            ],
+        ),
+        ("update", ["model", "facts", "remove", "threads", "progress", "reading", "settings"]),
         ("load", ["folder", "device"]),
     ],
 )
