@@ -108,6 +108,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "run",
         "fit",
         "update",
+        "hugging_face",
         "export",
     ),
     "report": (

@@ -498,7 +498,7 @@ def test_report_is_written_once(kgem: Kgem, model: Model) -> None:
     assert (code, out) == (2, "") and "log" in err and not Path("page.html").exists()
 
 
-@pytest.mark.parametrize("to", ["parquet", "npz", "word2vec", "pykeen"])
+@pytest.mark.parametrize("to", ["parquet", "npz", "word2vec", "pykeen", "huggingface"])
 def test_export_writes_a_folder(kgem: Kgem, to: str) -> None:
     found = json_of(kgem, "export", "runs/a", "--to", to)
     folder = Path("runs/a/export") / to
