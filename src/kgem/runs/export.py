@@ -140,6 +140,7 @@ def _write_pykeen(model: Model, mode: str, folder: Path) -> None:
         entities, relations = (
             t.reshape(len(t), 4, -1)[:, [0, 2, 1, 3]].swapaxes(1, 2).reshape(t.shape) for t in (entities, relations)
         )
+        relations = -relations  # its score has the other sign
     halves = np.split(entities, 2, axis=1) if score == "cp" else [entities]  # of heads, of tails
     weights = {ENTITIES.format(place): table for place, table in enumerate(halves)} | {RELATIONS.format(0): relations}
     np.savez(folder / "weights.npz", allow_pickle=False, **{key: np.ascontiguousarray(t) for key, t in weights.items()})

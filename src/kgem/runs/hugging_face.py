@@ -21,8 +21,9 @@ METRICS = {"mrr": "filtered MRR", "hits_at_1": "filtered Hits@1", "hits_at_10": 
 CARD = """\
 # {title}
 
-Embeddings of the knowledge graph {graph} ({sizes}), fitted with kgem: score function `{score}`, K = {dim}, one
-regulariser strength per entity and relation, learned by variational EM.
+Embeddings of the knowledge graph {graph} ({sizes}),
+fitted with kgem: score function `{score}`, K = {dim}, one regulariser strength per entity and relation, learned by
+variational EM.
 
 {metrics}
 ## How to use it
