@@ -15,13 +15,16 @@ from kgem.tables import Bar, Rows
 __all__ = ["Neighbours", "Similar", "find_similar"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Similar:
     """An entity whose vector points the same way."""
 
     label: str
     cosine: float
     frequency: int
+
+    def __repr__(self) -> str:
+        return f"<Similar {self.label}: cosine {self.cosine:.3g}>"
 
 
 class Neighbours(Rows[Similar]):
