@@ -116,6 +116,7 @@ def test_a_dict_has_a_graph_for_each_split(tmp_path: Path) -> None:
         ({"train": FACTS, "held out": FACTS}, "a split is called 'held out'"),
         ({"train": FACTS, "valid": FACTS, "dev": FACTS}, "valid is given twice"),
         ({"valid": FACTS}, "no training facts"),
+        ({"head": ["a", "b"], "relation": ["r"], "tail": ["b", "c", "d"]}, r"do not make a table.*\n.*one length"),
         (5, "cannot read facts from int.*\n.*list of tuples"),
     ],
 )

@@ -68,7 +68,11 @@ def _find_in_memory(source: Any, options: ReadOptions) -> Found:
     if all(hasattr(source, name) for name in PYKEEN.values()):
         source = {split: part for split, name in PYKEEN.items() if (part := getattr(source, name)) is not None}
     if isinstance(source, Mapping) and set(FACT) <= set(source):
-        source = pl.DataFrame(dict(source))
+        try:
+            source = pl.DataFrame(dict(source), strict=False)
+        except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+            what, remedy = f"the columns do not make a table: {error}", "give lists of labels, all of one length"
+            raise DatasetError(what, where="<dict>", remedy=remedy) from error
     if not isinstance(source, Mapping):
         return Found("graph", {WHOLE: source}, options)
     parts: dict[str, Any] = {}
