@@ -91,10 +91,13 @@ def read_triples(
         intake = Intake(name, options, "row", split=split, extra_if_named=extra_if_named)
         frames.read_table(source, intake)
         return intake.result()
-    if pykeen.is_factory(source) or facts.is_facts(source):
-        factory = pykeen.is_factory(source)
-        intake = Intake("<TriplesFactory>" if factory else "<facts>", options, "row", split=split)
-        (pykeen.read_factory if factory else facts.read_facts)(source, intake)
+    if pykeen.is_factory(source):
+        intake = Intake("<TriplesFactory>", options, "row", split=split)
+        pykeen.read_factory(source, intake)
+        return intake.result()
+    if facts.is_facts(source):
+        intake = Intake("<facts>", options, "row", split=split)
+        facts.read_facts(source, intake)
         return intake.result()
     if options.format is None and isinstance(source, str | Path) and (folder := pykeen.find_factory(Path(source))):
         intake = Intake(str(folder), options, "row", split=split)

@@ -25,7 +25,7 @@ from kgem.runs.hugging_face import write_hugging_face
 __all__ = ["FORMATS", "Format", "export"]
 
 ENTITIES, RELATIONS = "entity_representations.{}._embeddings.weight", "relation_representations.{}._embeddings.weight"
-PYKEEN = {  # our score: PyKEEN's class and what its constructor must be told
+PYKEEN: dict[str, tuple[str, dict[str, Any]]] = {  # our score: PyKEEN's class and what its constructor must be told
     "complex": ("ComplEx", {}),
     "cp": ("CP", {"rank": 1}),
     "distmult": ("DistMult", {}),

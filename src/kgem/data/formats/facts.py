@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 import polars as pl
 import pyoxigraph as ox
@@ -21,7 +21,7 @@ OX_TERMS = (ox.NamedNode, ox.BlankNode, ox.Literal)
 Row = Sequence[Any]
 
 
-def is_facts(given: Any) -> bool:
+def is_facts(given: Any) -> TypeGuard[Iterable[Any]]:
     """Whether read_facts takes it: anything to iterate over that is neither text, nor a stream, nor a mapping."""
     return isinstance(given, Iterable) and not (
         isinstance(given, str | bytes | bytearray | Mapping) or hasattr(given, "read")

@@ -26,7 +26,7 @@ def is_factory(given: Any) -> bool:
 
 def read_factory(factory: Any, intake: Intake) -> None:
     """The facts of a TriplesFactory by their labels; inverse facts, which kgem makes itself, are none of them."""
-    maps = [getattr(factory, name, None) for name in ("entity_to_id", "relation_to_id")]
+    maps: list[Any] = [getattr(factory, name, None) for name in ("entity_to_id", "relation_to_id")]
     if not all(maps):
         what = f"a {type(factory).__name__} has no labels"
         remedy = "give a TriplesFactory, or its ids as an array: factory.mapped_triples.numpy()"
