@@ -78,6 +78,24 @@ def _rescal(h: list[float], r: list[float], t: list[float]) -> float:
     return sum(h[i] * r[i * n + j] * t[j] for i in range(n) for j in range(n))
 
 
+def _quate(h: list[float], r: list[float], t: list[float]) -> float:
+    """Hamilton's table, i j = k and so on, unit by unit; a row has real parts, j, i, k."""
+    n, total = len(h) // 4, 0.0
+    units = {"1": 0, "j": 1, "i": 2, "k": 3}
+    times = {("i", "j"): "k", ("j", "k"): "i", ("k", "i"): "j"}
+    for a, left in units.items():
+        for b, right in units.items():
+            if "1" in (a, b):
+                unit, sign = (b if a == "1" else a), 1
+            elif a == b:
+                unit, sign = "1", -1
+            else:
+                unit, sign = (times[a, b], 1) if (a, b) in times else (times[b, a], -1)
+            for k in range(n):
+                total += sign * h[left * n + k] * r[right * n + k] * t[units[unit] * n + k]
+    return total
+
+
 def _transe(norm: int) -> Callable[[list[float], list[float], list[float]], float]:
     def score(h: list[float], r: list[float], t: list[float]) -> float:
         return -(sum(abs(h[k] + r[k] - t[k]) ** norm for k in range(len(h))) ** (1 / norm))
@@ -99,6 +117,7 @@ DEFINITIONS = {
     "complex": _complex,
     "cp": _cp,
     "hole": _hole,
+    "quate": _quate,
     "rescal": _rescal,
     "transe-l1": _transe(1),
     "transe-l2": _transe(2),

@@ -19,6 +19,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "errors",
         "config",
         "settings",
+        "tables",
     ),
     "files": (
         "locks",
@@ -85,6 +86,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "logistic",
         "proposals",
         "proposal_quality",
+        "judgement",
         "judge",
         "missing",
         "similar",
@@ -101,9 +103,12 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "configure",
         "mode_choice",
         "fitting",
+        "watching",
         "cross_fit",
         "run",
+        "fit",
         "update",
+        "hugging_face",
         "export",
     ),
     "report": (

@@ -21,12 +21,25 @@ if TYPE_CHECKING:
     from kgem.config import Config
     from kgem.data.dataset import Dataset
     from kgem.errors import KgemError
-    from kgem.runs.fitting import fit
+    from kgem.runs.export import export
+    from kgem.runs.fit import fit
     from kgem.runs.update import update
 
     __version__: str
 
-__all__ = ["Config", "Dataset", "KgemError", "Model", "Query", "__version__", "errors", "fit", "load", "update"]
+__all__ = [
+    "Config",
+    "Dataset",
+    "KgemError",
+    "Model",
+    "Query",
+    "__version__",
+    "errors",
+    "export",
+    "fit",
+    "load",
+    "update",
+]
 
 _HOMES = {
     "Config": "kgem.config",
@@ -34,7 +47,8 @@ _HOMES = {
     "KgemError": "kgem.errors",
     "Model": "kgem.answer.model",
     "Query": "kgem.answer.predict",
-    "fit": "kgem.runs.fitting",
+    "export": "kgem.runs.export",
+    "fit": "kgem.runs.fit",
     "load": "kgem.answer.model",
     "update": "kgem.runs.update",
 }

@@ -18,7 +18,8 @@ import kgem as library
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset
 from kgem.model.scores import SCORES, DistMult
-from kgem.runs.fitting import fit, prepare
+from kgem.runs.fit import fit
+from kgem.runs.fitting import prepare
 from kgem.settings import to_toml
 
 Kgem = Callable[..., tuple[int, str, str]]
@@ -497,7 +498,7 @@ def test_report_is_written_once(kgem: Kgem, model: Model) -> None:
     assert (code, out) == (2, "") and "log" in err and not Path("page.html").exists()
 
 
-@pytest.mark.parametrize("to", ["parquet", "npz", "word2vec", "pykeen"])
+@pytest.mark.parametrize("to", ["parquet", "npz", "word2vec", "pykeen", "huggingface"])
 def test_export_writes_a_folder(kgem: Kgem, to: str) -> None:
     found = json_of(kgem, "export", "runs/a", "--to", to)
     folder = Path("runs/a/export") / to

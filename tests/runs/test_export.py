@@ -11,7 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from safetensors.torch import load_file
 
+import kgem
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
 from kgem.runs.export import FORMATS, HOW, PYKEEN, export
@@ -122,4 +124,36 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     from kgem.model.scores import SCORES as KNOWN
 
     assert set(PYKEEN) == set(KNOWN)
-    assert set(FORMATS) == {"parquet", "npz", "word2vec", "pykeen"}
+    assert set(FORMATS) == {"parquet", "npz", "word2vec", "pykeen", "huggingface"}
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(InputError, match=r"has files in it\n.*empty folder"):
+        export(random_model(), tmp_path, "npz")
+
+
+METRICS = {"mrr": 0.25, "hits_at_1": 0.125, "hits_at_3": 0.2, "hits_at_10": 0.5, "mean_rank": 7.0, "n": 8}
+
+
+def test_a_folder_for_hugging_face_is_read_by_kgem_and_by_anybody(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    evil = "a`b\n---\nx: <script>"
+    model = random_model(labelled(evil, "b", "c"), metrics={"test": {"overall": METRICS}})
+    folder = tmp_path / "new" / "pushed"
+    kgem.export(model, folder, "huggingface", "mean")
+    assert {path.name for path in folder.iterdir()} == {
+        *("README.md", "config.json", "vocabulary.json", "model.safetensors", "model")
+    }
+    tensors = load_file(folder / "model.safetensors")
+    assert torch.equal(tensors["entities"], model.mean.entities)
+    assert torch.equal(tensors["relation_strengths"], model.learned.relations)
+    told = json.loads((folder / "config.json").read_text())
+    assert (told["model_type"], told["score"], told["dim"], told["mode"]) == ("kgem", "complex", 4, "mean")
+    assert json.loads((folder / "vocabulary.json").read_text())["entities"] == list(model.data.entities)
+    again = kgem.load(folder)
+    assert again.predict(evil, "is near") == model.predict(evil, "is near")
+    start, header, card = (folder / "README.md").read_text().split("---\n", 2)
+    assert start == "" and "\n---\n" not in card and "<script>" not in card.replace("u0060b\\n---\\nx: <script>", "")
+    metadata = yaml.safe_load(header)
+    assert metadata["library_name"] == "kgem" and metadata["pipeline_tag"] == "graph-ml"
+    (result,) = metadata["model-index"][0]["results"]
+    assert {m["type"]: m["value"] for m in result["metrics"]} == {"mrr": 0.25, "hits_at_1": 0.125, "hits_at_10": 0.5}
+    assert "| test | 0.2500 | 0.1250 | 0.5000 |" in card

@@ -57,14 +57,80 @@ def test_the_facade_has_what_it_names() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("fit", ["data", "model", "dim", "seed", "config", "progress", "tensorboard", "valid", "test", "overrides"]),
-        ("update", ["model", "facts", "remove", "progress", "reading", "overrides"]),
+        (
+            "fit",
+            [
+                "data",
+                "model",
+                "dim",
+                "seed",
+                "threads",
+                "time_budget",
+                "valid",
+                "test",
+                "out",
+                "force",
+                "config",
+                "progress",
+                "tensorboard",
+                "settings",
+            ],
+        ),
+        ("update", ["model", "facts", "remove", "threads", "progress", "reading", "settings"]),
         ("load", ["folder", "device"]),
     ],
 )
 def test_the_calls_are_functions_that_show_their_parameters(name: str, parameters: list[str]) -> None:
     assert inspect.isfunction(getattr(kgem, name))
     assert list(inspect.signature(getattr(kgem, name)).parameters) == parameters
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("dims", "dim"),
+        ("Dim", "dim"),
+        ("k", "dim"),
+        ("score", "model"),
+        ("random_state", "seed"),
+        ("beta", "em.beta"),
+        ("batch_size", "pretrain.batch_size, em.batch_size, retrain.batch_size, distil.batch_size"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_what_may_have_been_meant(given: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        kgem.fit(random_graph(), **{given: 16})
+    assert caught.value.what == f"there is no setting {given!r}" and caught.value.remedy == f"did you mean {meant}?"
+    with pytest.raises(ConfigError, match="did you mean threads"):
+        kgem.update(random_model(), [("e1", "r1", "e2"), ("new", "r1", "e2")], thread=1)
+
+
+def test_a_run_folder_is_one_of_the_command_line_and_gives_the_same_model(tmp_path: Path) -> None:
+    heard: list[tuple[str, int, float]] = []
+    data, folder = random_graph(), tmp_path / "run"
+    made = kgem.fit(
+        data, dim=2, threads=1, out=folder, progress=lambda p, r: heard.append((p, r.epoch, r.loss)), **QUICK
+    )
+    assert made.config.run.threads == 1 and (folder / "log.jsonl").read_text().count("\n") == len(heard) > 8
+    with Run.open(folder) as run:
+        assert run.model() is not None
+    again, told = kgem.load(folder), []
+    plain = kgem.fit(data, dim=2, threads=1, progress=lambda p, r: told.append((p, r.epoch, r.loss)), **QUICK)
+    assert torch.equal(again.point.entities, plain.point.entities) and told == heard
+    with pytest.raises(kgem.KgemError, match="force"):
+        kgem.fit(data, out=folder)
+    with pytest.raises(ConfigError, match="TensorBoard"):
+        kgem.fit(data, out=tmp_path / "other", tensorboard=tmp_path)
+    assert not (tmp_path / "other").exists()
+
+
+def test_tuples_in_a_model_out() -> None:
+    facts = [(f"e{i}", f"r{j}", f"e{(i + j) % 12}") for i in range(12) for j in range(3)]
+    model = kgem.fit(iter(facts), dim=2, time_budget="1m", **QUICK)
+    assert model.data.n_entities == 12 and model.config.run.time_budget == 60
+    assert 0 < model.evaluate().mrr <= 1 and model.evaluate().hits_at_1 <= model.evaluate().hits_at_3
+    more = kgem.update(model, [("e1", "r1", "new")], em={"epochs": 1}, retrain={"epochs": 1}, distil={"epochs": 1})
+    assert "new" in more.data.entities
 
 
 def test_threads_hold_in_the_library_too_and_are_given_back() -> None:

@@ -16,7 +16,7 @@ training, which look more credible than they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from kgem.answer.features import FEATURES, SIDES, Bools, FactViews, Floats, Known, explain_against, view_facts
+from kgem.answer.judgement import Judgement
 from kgem.answer.logistic import Logistic
 from kgem.answer.modes import ModeScorer
 from kgem.answer.proposals import to_plain
@@ -33,7 +34,16 @@ from kgem.errors import InputError
 from kgem.evaluate.blocks import MEMORY, Blocks, Ints, OnProgress, known_cells
 from kgem.evaluate.validation import pick_facts
 
-__all__ = ["Fact", "Judge", "Judgement", "Pairs", "encode_known", "judge_facts", "make_negatives", "view_features"]
+__all__ = [
+    "Fact",
+    "Judge",
+    "Judgement",
+    "Pairs",
+    "encode_known",
+    "judge_facts",
+    "make_negatives",
+    "view_features",
+]
 
 JUDGED = (
     *FEATURES,
@@ -50,27 +60,6 @@ SUGGESTED = 1000  # different unknown labels that get suggestions
 INTERVAL = (0.05, 0.95)  # quantiles over samples of q
 
 Fact = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A fact, how credible it is, and what speaks against it."""
-
-    head: str
-    relation: str
-    tail: str
-    chance: float | None = None  # that it is right rather than a plausible mistake; None if a label is unknown
-    low: float | None = None  # 5 % quantile of the chance over samples of q; None if not asked for
-    high: float | None = None
-    rank_tail: int | None = None  # of the tail among the answers to (h, r, ?) that are not known
-    rank_head: int | None = None
-    against: tuple[str, ...] = ()
-    known: str | None = None  # the split that has the fact, or None
-    note: str | None = None  # why it could not be judged
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**asdict(self), "against": list(self.against)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ to, and trusts fitted ones too much to order them (.894 and .689); `kgem judge -
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,13 +35,14 @@ from kgem.data.dataset import SPLITS, Dataset, LongArray
 from kgem.errors import InputError
 from kgem.evaluate.blocks import MEMORY, OnProgress
 from kgem.evaluate.softmax import log_probabilities, split_competitions
+from kgem.tables import Bar, Rows
 
-__all__ = ["ScoredFact", "doubtful_facts", "missing_facts"]
+__all__ = ["ScoredFact", "ScoredFacts", "doubtful_facts", "missing_facts"]
 
 Labels = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoredFact:
     """A fact and how probable it is."""
 
@@ -62,6 +63,37 @@ class ScoredFact:
         """For JSON."""
         return asdict(self)
 
+    def __repr__(self) -> str:
+        how = f"probability {self.probability:.3g}" if self.chance is None else f"chance {self.chance:.3g}"
+        return f"<ScoredFact {self.head} {self.relation} {self.tail}: {how}>"
+
+
+class ScoredFacts(Rows[ScoredFact]):
+    """Facts that the graph may lack, or that are doubtful in it, in the order that counts."""
+
+    item = "facts"
+    schema: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("head", "relation", "tail"), "text"),
+        **dict.fromkeys(("chance", "probability", "share"), "number"),
+        **dict.fromkeys(("side", "known"), "text"),
+        "against": "texts",
+        "like": "facts",
+    }
+
+    def to_rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each fact."""
+        return (fact.to_dict() for fact in self)
+
+    def draw_rows(self) -> tuple[Sequence[str], Callable[[ScoredFact], Sequence[Any]]]:
+        """The chance, or where there is none the probability, as a bar, and what speaks for a fact and against it."""
+
+        def cells(fact: ScoredFact) -> tuple[Any, ...]:
+            why = "; ".join([*fact.against, *(f"as {' '.join(like)}" for like in fact.like[:1])])
+            worth = fact.probability if fact.chance is None else fact.chance
+            return fact.head, fact.relation, fact.tail, Bar(worth), fact.chance, fact.probability, fact.known, why
+
+        return ("head", "relation", "tail", "", "chance", "probability", "known in", "why"), cells
+
 
 @torch.no_grad()
 def missing_facts(
@@ -73,7 +105,7 @@ def missing_facts(
     all_values: bool = False,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
-) -> list[ScoredFact]:
+) -> ScoredFacts:
     """Facts that no split has, among the answers to all questions that training has; most credible first.
 
     `relations` narrows it to some, `about` to questions that name one of some entities. `all_values` leaves in what
@@ -99,7 +131,7 @@ def missing_facts(
     order = np.argsort(-worth, kind="stable")
     chosen = order[allowed[order]][:top]
     told = [None] * len(chosen) if chances is None else chances[chosen].tolist()
-    return _to_proposals(mode, views.take(chosen), shares[chosen].argmax(1), told, known)
+    return ScoredFacts(_to_proposals(mode, views.take(chosen), shares[chosen].argmax(1), told, known))
 
 
 @torch.no_grad()
@@ -112,7 +144,7 @@ def doubtful_facts(
     relations: Sequence[str] | None = None,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
-) -> list[ScoredFact]:
+) -> ScoredFacts:
     """The known facts that the model finds least credible, least first; on_progress hears (questions done, of all).
 
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
@@ -139,9 +171,9 @@ def doubtful_facts(
     probability = np.exp(sides[:, least].max(axis=0))
     found = _to_facts(data, asked, probability, names[least].tolist())
     if judge is None or not found:
-        return found
+        return ScoredFacts(found)
     chances = judge.chances(mode, known, memory=memory).tolist()
-    return [replace(fact, chance=chance) for fact, chance in zip(found, chances, strict=True)]
+    return ScoredFacts(replace(fact, chance=chance) for fact, chance in zip(found, chances, strict=True))
 
 
 def _to_facts(data: Dataset, facts: LongArray, probability: Floats, known: Sequence[str | None]) -> list[ScoredFact]:

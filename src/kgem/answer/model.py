@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +13,13 @@ import torch
 
 from kgem.answer import artifact, predict
 from kgem.answer.candidates import Candidates
-from kgem.answer.judge import FEWEST, Judge, Judgement, encode_known, judge_facts
-from kgem.answer.missing import ScoredFact, doubtful_facts, missing_facts
+from kgem.answer.judge import FEWEST, Judge, encode_known, judge_facts
+from kgem.answer.judgement import Judgements
+from kgem.answer.missing import ScoredFacts, doubtful_facts, missing_facts
 from kgem.answer.modes import AUTO, MODES, ModeScorer
-from kgem.answer.predict import Prediction, Query
+from kgem.answer.predict import Prediction, Predictions, Query
 from kgem.answer.proposals import Decided, Ranker
-from kgem.answer.similar import Similar, find_similar
+from kgem.answer.similar import Neighbours, find_similar
 from kgem.answer.strengths import SymbolStrengths
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset
@@ -32,6 +33,7 @@ from kgem.files.store import Store, read_store, write_store
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Posterior
 from kgem.model.prior import Strengths
+from kgem.tables import Bar, draw_table
 
 __all__ = ["Model", "affordable_samples", "load"]
 
@@ -171,7 +173,7 @@ class Model:
         new_only: bool = False,
         mode: str = AUTO,
         uncertainty: bool = True,
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """The answers to many questions at once."""
         return predict.predict_many(self.mode_scorer(mode), queries, top=top, new_only=new_only, ranges=uncertainty)
 
@@ -184,7 +186,7 @@ class Model:
         uncertainty: bool = False,
         memory: int = MEMORY,
         progress: OnProgress | None = None,
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """How credible each fact is (head, relation, tail), in the given order and as they come.
 
         `negatives` are facts that are wrong, to learn from instead of those that the judge makes. `uncertainty` asks
@@ -194,7 +196,9 @@ class Model:
         scorer = self.mode_scorer(mode)
         judge = self.learn_judge(mode, negatives)
         total = len(facts) if isinstance(facts, Sequence) else 0
-        return judge_facts(judge, scorer, facts, ranges=uncertainty, memory=memory, on_progress=progress, total=total)
+        return Judgements(
+            judge_facts(judge, scorer, facts, ranges=uncertainty, memory=memory, on_progress=progress, total=total)
+        )
 
     def learn_judge(self, mode: str = AUTO, negatives: Iterable[Sequence[str]] | None = None) -> Judge:
         """The judge of a mode: as it was learned with the fit, or anew."""
@@ -211,7 +215,7 @@ class Model:
             )
         return judge
 
-    def similar(self, entity: str, top: int = 10, mode: str = AUTO) -> list[Similar]:
+    def similar(self, entity: str, top: int = 10, mode: str = AUTO) -> Neighbours:
         """The entities whose vectors point the same way."""
         return find_similar(self.mode_scorer(mode), entity, top)
 
@@ -225,7 +229,7 @@ class Model:
         all_values: bool = False,
         memory: int = MEMORY,
         progress: OnProgress | None = None,
-    ) -> list[ScoredFact]:
+    ) -> ScoredFacts:
         """Facts that the graph may lack, most credible first; with `all_values` also those against its rules."""
         return missing_facts(
             self.mode_scorer(mode),
@@ -246,7 +250,7 @@ class Model:
         relations: Sequence[str] | None = None,
         memory: int = MEMORY,
         progress: OnProgress | None = None,
-    ) -> list[ScoredFact]:
+    ) -> ScoredFacts:
         """The least credible facts that the graph has."""
         judge = self.learned_judge
         return doubtful_facts(
@@ -287,6 +291,15 @@ class Model:
     def __repr__(self) -> str:
         model = self.config.model
         return f"<Model {model.score}, K={model.dim}, of {self.data.name}: mode {self.mode}>"
+
+    def _repr_html_(self) -> str:
+        config, figures = self.config.model, {}
+        for split in ("valid", "test"):
+            if "overall" in self.metrics.get(split, {}):
+                figures[f"{split} MRR"] = float(self.metrics[split]["overall"]["mrr"])
+        figures |= {f"valid MRR in mode {mode}": mrr for mode, mrr in self.validation.items()}
+        title = f"{config.score}, K = {config.dim}, of {self.data.name}; answers in mode {self.mode}"
+        return draw_table(title, ("", "", ""), ((name, Bar(x), x) for name, x in figures.items()), note=repr(self.data))
 
 
 def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:

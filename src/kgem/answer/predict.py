@@ -14,10 +14,10 @@ Over q a probability is so skewed that its standard deviation often exceeds it, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -27,8 +27,12 @@ from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray, Vocabulary
 from kgem.errors import InputError
 from kgem.evaluate.blocks import Block, Blocks, Scorer, known_cells
+from kgem.tables import SHOWN, Bar, Rows, Table, draw_table
 
-__all__ = ["MEANING", "Answer", "Prediction", "Query", "predict_many"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["MEANING", "Answer", "Prediction", "Predictions", "Query", "predict_many"]
 
 INTERVAL = ((0.05, math.floor, torch.minimum), (0.95, math.ceil, torch.maximum))  # credible: quantiles, outwards
 SPREAD = 0.5  # of a sample's deviation; docs/method.md has what the whole of it did
@@ -74,8 +78,8 @@ class Answer:
     known: str | None  # the split that has the fact, or None
 
 
-@dataclass(frozen=True)
-class Prediction(Sequence[Answer]):
+@dataclass(frozen=True, repr=False)
+class Prediction(Sequence[Answer], Table):
     """The answers to a question, most probable first."""
 
     query: Query
@@ -99,8 +103,31 @@ class Prediction(Sequence[Answer]):
     def __iter__(self) -> Iterator[Answer]:
         return iter(self.answers)
 
-    def __getitem__(self, place: Any) -> Any:
+    @overload
+    def __getitem__(self, place: int) -> Answer: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Answer, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Answer | tuple[Answer, ...]:
         return self.answers[place]
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{answer.label} {answer.probability:.1%}" for answer in self.answers[:3])
+        return f"<Prediction {_write(self.query)}: {first}{', ...' if len(self) > 3 else ''}>"
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each answer, with what was asked."""
+        return Predictions([self]).to_polars()
+
+    def _repr_html_(self) -> str:
+        full = max((answer.high or answer.probability for answer in self.answers[:SHOWN]), default=1.0)
+        rows = (
+            (a.label, Bar(a.probability, a.low, a.high, full), a.probability, a.low, a.high, a.frequency, a.known)
+            for a in self.answers
+        )
+        columns = (self.asked, "", "probability", "5 %", "95 %", "frequency", "known in")
+        return draw_table(_write(self.query), columns, rows, len(self), f"probability: {self.meaning}")
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -115,9 +142,36 @@ class Prediction(Sequence[Answer]):
         }
 
 
+class Predictions(Rows[Prediction]):
+    """The answers to several questions."""
+
+    item = "predictions"
+    schema: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("head", "relation", "tail"), "text"),
+        **dict.fromkeys(("probability", "low", "high"), "number"),
+        **dict.fromkeys(("rank_low", "rank_high", "frequency"), "count"),
+        "known": "text",
+    }
+
+    def to_rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each answer, with what was asked in its place."""
+        for prediction in self:
+            for answer in prediction:
+                yield {**prediction.query._asdict(), prediction.asked: answer.label, **asdict(answer)}
+
+    def _repr_html_(self) -> str:
+        rows = ((_write(p.query), *((p[0].label, Bar(p[0].probability), p[0].probability) if p else ())) for p in self)
+        columns = ("question", "first answer", "", "probability")
+        return draw_table(f"{len(self):,} {self.item}", columns, rows, len(self))
+
+
+def _write(query: Query) -> str:
+    return " ".join("?" if label is None else label for label in query)
+
+
 def predict_many(
     mode: ModeScorer, queries: Sequence[Query], *, top: int = 10, new_only: bool = False, ranges: bool = True
-) -> list[Prediction]:
+) -> Predictions:
     """The `top` most probable answers to many questions; `new_only` leaves out what the graph has."""
     if top < 1:
         raise InputError(f"cannot list {top} answers", remedy="ask for at least one")
@@ -132,7 +186,7 @@ def predict_many(
             answered[place] = prediction
     for place in (i for i, what in enumerate(asked) if what == "relation"):
         answered[place] = asking.relations(queries[place])
-    return [prediction for prediction in answered if prediction is not None]
+    return Predictions(prediction for prediction in answered if prediction is not None)
 
 
 def _entity_query(data: Dataset, query: Query) -> tuple[int, int]:

@@ -16,7 +16,9 @@ from kgem.cli.progress import Progress
 
 def export(
     run: RunFolder,
-    to: Annotated[Literal["parquet", "npz", "word2vec", "pykeen"], typer.Option(help="For which programs.")],
+    to: Annotated[
+        Literal["parquet", "npz", "word2vec", "pykeen", "huggingface"], typer.Option(help="For which programs.")
+    ],
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.")] = None,
     mode: Mode = "auto",
     force: Force = False,
@@ -25,7 +27,8 @@ def export(
     """Write the tables of a model with their labels for other programs.
 
     parquet: label, frequency, strength and vector per row. npz: NumPy arrays. word2vec: text, as gensim reads it.
-    pykeen: the weights of a PyKEEN model, its ids, and how to load them. No file is a pickle.
+    pykeen: the weights of a PyKEEN model, its ids, and how to load them. huggingface: a folder to push, with a model
+    card; kgem.load opens it, too. No file is a pickle.
     """
     model = open_model(run)
     from kgem.answer.artifact import find_model

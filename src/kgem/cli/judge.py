@@ -93,7 +93,7 @@ def judge(
         asked = _Rows(model.data.frame("train"))
     with Progress(f"judging {pluralise(len(asked), 'fact')}") as progress:
         detailed = ranges or single is not None
-        judged = model.judge(asked, mode, wrong, uncertainty=detailed, progress=progress.count)
+        judged: Iterator[Judgement] = model.judge(asked, mode, wrong, uncertainty=detailed, progress=progress.count)
         if chances is not None:
             judged = (replace(each, chance=chance) for each, chance in zip(judged, chances, strict=True))
         counted = tally.count(judged)

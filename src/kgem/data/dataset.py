@@ -16,6 +16,7 @@ from kgem.data import cache as caching
 from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, fact_keys, freeze, reciprocal
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.errors import DatasetError
+from kgem.tables import Bar, Table, draw_table
 
 if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
@@ -32,11 +33,12 @@ __all__ = [
     "reciprocal",
 ]
 
+SHOWN_RELATIONS = 8  # the most frequent, in a notebook
 _NO_FACTS: IntArray = np.empty((0, 3), dtype=np.int32)
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset(Table):
     """An immutable graph: ids for labels, and facts (h, r, t) in three splits."""
 
     name: str
@@ -84,10 +86,12 @@ class Dataset:
         cache: bool = True,
         name: str | None = None,
     ) -> Dataset:
-        """A graph from a file, a folder with train/valid/test, a catalogue name, a frame or an array.
+        """A graph from a file, a folder with train/valid/test, a catalogue name, a frame, an array, or tuples.
 
-        The options are those of `ReadOptions`. A single source is all for training, unless it has a column
-        called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
+        Tuples (head, relation, tail) come as a list, any iterator, or an RDF graph of rdflib. A dict has a graph for
+        each split: {"train": ..., "valid": ..., "test": ...}. PyKEEN's TriplesFactory, its data sets and the folders of
+        its results are graphs, too. The options are those of `ReadOptions`. A single source is all for training, unless
+        it has a column called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
         """
         chosen = None if columns is None else tuple(columns)
         return cls.read(source, ReadOptions(format, header, chosen, extra, literals, skip_bad), cache=cache, name=name)
@@ -254,6 +258,24 @@ class Dataset:
             }
         )
         return frame.with_columns(self.extra[split]) if split in self.extra else frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """All facts with their labels: head, relation, tail, split."""
+        return pl.concat(
+            self.frame(split).select(*FACT, pl.lit(split).alias("split")) for split in SPLITS if len(self.split(split))
+        )
+
+    def _repr_html_(self) -> str:
+        """How many facts each split has, and each of the most frequent relations."""
+        most = np.argsort(-self.relation_counts, kind="stable")[:SHOWN_RELATIONS].tolist()
+        counts = {split: len(self.split(split)) for split in SPLITS}
+        counts |= {f"relation {self.relations[r]}": int(self.relation_counts[r]) for r in most}
+        full = float(max(counts.values()))
+        rows = ((name, Bar(n, full=full), n) for name, n in counts.items())
+        title = f"{self.name}: {self.n_entities:,} entities, {self.n_relations:,} relations"
+        more = max(self.n_relations - len(most), 0)
+        note = f"relations by their facts in train{f'; {more:,} relations more' if more else ''}"
+        return draw_table(title, ("", "", "facts"), rows, note=note)
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(self.split(s)):,}" for s in SPLITS)

@@ -1,4 +1,4 @@
-"""From what a user names (a file, a folder, a catalogue name, a frame) to labelled facts per split."""
+"""From what a user names or holds (a file, a folder, a catalogue name, a frame, tuples) to labelled facts per split."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 
 from kgem.data.catalog import CATALOG, find_entry, locate
-from kgem.data.options import SPLITS, ReadOptions
+from kgem.data.formats import pykeen
+from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.data.streams import STDIN, split_suffix
 from kgem.data.triples import EXTENSIONS, FORMATS, ReadReport, read_triples
 from kgem.errors import ConfigError, DatasetError
@@ -20,6 +21,7 @@ __all__ = ["Found", "find", "read"]
 
 # How splits are called in file names and in a column `split`.
 ALIASES = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
+PYKEEN = {"train": "training", "valid": "validation", "test": "testing"}  # the splits of its data sets
 OPENKE = {"train2id.txt": "train", "valid2id.txt": "valid", "test2id.txt": "test"}
 OPENKE_LABELS = ("entity2id.txt", "relation2id.txt")
 SPLIT_COLUMN = "split"
@@ -41,7 +43,7 @@ def find(source: Any, options: ReadOptions) -> Found:
     if options.format is not None and options.format not in FORMATS:
         raise ConfigError(f"no format is called {options.format!r}", remedy=f"one of {', '.join(FORMATS)}")
     if not isinstance(source, str | Path):
-        return Found("graph", {WHOLE: source}, options)
+        return _find_in_memory(source, options)
     if str(source) == STDIN:
         return Found("standard input", {WHOLE: STDIN}, options)
     path = Path(source).expanduser()
@@ -59,6 +61,32 @@ def find(source: Any, options: ReadOptions) -> Found:
         files = locate(known.name)
         return Found(known.name, files, layout, files)
     raise _nothing(str(source), path)
+
+
+def _find_in_memory(source: Any, options: ReadOptions) -> Found:
+    """A dict of splits, each anything that is a graph; a data set of PyKEEN; else one source of all facts."""
+    if all(hasattr(source, name) for name in PYKEEN.values()):
+        source = {split: part for split, name in PYKEEN.items() if (part := getattr(source, name)) is not None}
+    if isinstance(source, Mapping) and set(FACT) <= set(source):
+        try:
+            source = pl.DataFrame(dict(source), strict=False)
+        except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+            what, remedy = f"the columns do not make a table: {error}", "give lists of labels, all of one length"
+            raise DatasetError(what, where="<dict>", remedy=remedy) from error
+    if not isinstance(source, Mapping):
+        return Found("graph", {WHOLE: source}, options)
+    parts: dict[str, Any] = {}
+    for given, part in source.items():
+        split = ALIASES.get(str(given).casefold())
+        if split is None or split in parts:
+            what = f"a split is called {given!r}" if split is None else f"the split {split} is given twice"
+            remedy = "give a dict with train, and perhaps valid and test, or with the columns head, relation and tail"
+            raise DatasetError(what, where="<dict>", remedy=remedy)
+        if split == "train" or not hasattr(part, "__len__") or len(part):  # an empty list of held-out facts is none
+            parts[split] = part
+    if "train" not in parts:
+        raise DatasetError("the dict has no training facts", where="<dict>", remedy="give them as 'train'")
+    return Found("graph", parts, options)
 
 
 def read(found: Found) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
@@ -90,6 +118,9 @@ def _read_whole(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFra
 def _find_in_folder(folder: Path, options: ReadOptions) -> Found:
     """A folder with one file per split, by labels or (OpenKE) by ids."""
     name = folder.resolve().name
+    if options.format is None and (place := pykeen.find_factory(folder)):
+        files = {"train": place / pykeen.FACTS, **{kind: place / kind for kind in pykeen.IDS}}
+        return Found(name, {"train": place}, options, files)
     labelled: dict[str, list[Path]] = {}
     ids: dict[str, Path] = {}
     vocabularies: dict[str, Path] = {}

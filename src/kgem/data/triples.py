@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kgem.data.formats import delimited, frames, openke, parquet, rdf
+from kgem.data.formats import delimited, facts, frames, openke, parquet, pykeen, rdf
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.data.rows import Intake, Problem, ReadReport, Triples, Unit, find_sound
 from kgem.data.streams import STDIN, Source, split_suffix
@@ -69,13 +69,15 @@ def guess_format(path: str | Path) -> str:
 
 
 def read_triples(
-    source: str | Path | IO[bytes] | Table,
+    source: str | Path | IO[bytes] | Table | Iterable[Any],
     options: ReadOptions = DEFAULTS,
     *,
     split: str = "train",
     extra_if_named: str | None = None,
 ) -> Triples:
-    """Facts from a file, '-' (standard input), a binary stream, a frame or an (n, 3) array.
+    """Facts from a file, '-' (standard input), a binary stream, a frame, an (n, 3) array, or tuples of labels.
+
+    PyKEEN's TriplesFactory will do as well, and the folder of one or of a result.
 
     `split` chooses a file of an OpenKE folder. `extra_if_named` is kept as the extra column where the columns have
     names, that is one of them, and nothing else was chosen. White space belongs to labels; a label must not be empty.
@@ -89,7 +91,19 @@ def read_triples(
         intake = Intake(name, options, "row", split=split, extra_if_named=extra_if_named)
         frames.read_table(source, intake)
         return intake.result()
-    given = Source.of(source)  # type: ignore[arg-type]  # tables were taken above
+    if pykeen.is_factory(source):
+        intake = Intake("<TriplesFactory>", options, "row", split=split)
+        pykeen.read_factory(source, intake)
+        return intake.result()
+    if facts.is_facts(source):
+        intake = Intake("<facts>", options, "row", split=split)
+        facts.read_facts(source, intake)
+        return intake.result()
+    if options.format is None and isinstance(source, str | Path) and (folder := pykeen.find_factory(Path(source))):
+        intake = Intake(str(folder), options, "row", split=split)
+        pykeen.read_factory_folder(folder, intake)
+        return intake.result()
+    given = Source.of(source)  # type: ignore[arg-type]  # what is in memory was taken above
     form = _find_format(options.format, given)
     intake = Intake(given.name, options, form.unit, split=split, extra_if_named=extra_if_named)
     form.read(given, intake)

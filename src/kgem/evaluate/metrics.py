@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,10 @@ import numpy.typing as npt
 from kgem.data.dataset import Dataset
 from kgem.data.stats import relation_categories
 from kgem.evaluate.ranking import Ranks
+from kgem.tables import Bar, Table, draw_table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "FREQUENCY_BINS",
@@ -25,6 +29,7 @@ __all__ = [
 ]
 
 TIE_RULES = ("pessimistic", "optimistic", "realistic")
+PARTS = ("ties", "side", "category", "frequency", "relation")  # an evaluation's figures by what
 FREQUENCY_BINS = (0, 1, 3, 10, 30, 100, 300, 1000)  # lower borders of the bins
 
 
@@ -40,8 +45,8 @@ class Metrics:
     hits_at_10: float
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Table):
     """All figures of one evaluation; `overall` uses the paper's pessimistic rule."""
 
     overall: Metrics
@@ -60,8 +65,42 @@ class Evaluation:
     def hits_at_10(self) -> float:
         return self.overall.hits_at_10
 
+    @property
+    def hits_at_1(self) -> float:
+        return self.overall.hits_at_1
+
+    @property
+    def hits_at_3(self) -> float:
+        return self.overall.hits_at_3
+
+    @property
+    def mean_rank(self) -> float:
+        return self.overall.mean_rank
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each set of ranks: all of them, and by side, category, frequency and relation."""
+        import polars as pl
+
+        parts = {"all": {"": self.overall}, **{name: getattr(self, f"by_{name}") for name in PARTS}}
+        rows = [
+            {"by": by, "name": name, **asdict(metrics)} for by, part in parts.items() for name, metrics in part.items()
+        ]
+        return pl.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        parts = {"all": self.overall, **{f"for the {side}": m for side, m in self.by_side.items()}, **self.by_category}
+        rows = (
+            (name, Bar(m.mrr), m.mrr, m.hits_at_1, m.hits_at_3, m.hits_at_10, m.mean_rank, m.n)
+            for name, m in parts.items()
+        )
+        columns = ("ranks", "", "MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "questions")
+        return draw_table("Evaluation", columns, rows, len(parts), "by relation and frequency: .to_polars()")
+
+    def __repr__(self) -> str:
+        return f"<Evaluation MRR {self.mrr:.4f}, Hits@10 {self.hits_at_10:.4f}, {self.overall.n:,} questions>"
 
 
 def summarise(ranks: npt.NDArray[Any]) -> Metrics:

@@ -184,6 +184,42 @@ class Rescal(Score):
         return r.reshape(*r.shape[:-1], dim, dim)
 
 
+class QuatE(Score):
+    """<h (x) r, t> with K quaternions each and Hamilton's product; r keeps its length, which the prior limits.
+
+    A quaternion x = u + v j is a pair of complex numbers, and a row is [u | v] with real parts first, so that the prior
+    takes the moduli of u and v: (u + v j)(w + z j) = u w - v conj(z) + (u z + v conj(w)) j.
+    """
+
+    name = "quate"
+    complex = True
+
+    def entity_width(self, dim: int) -> int:
+        return 4 * dim
+
+    def relation_width(self, dim: int) -> int:
+        return 4 * dim
+
+    def query(self, h: Tensor, r: Tensor) -> Tensor:
+        a, c, b, d = h.chunk(4, dim=-1)  # a + b i + c j + d k
+        w, y, x, z = r.chunk(4, dim=-1)
+        parts = (
+            a * w - b * x - c * y - d * z,
+            a * y - b * z + c * w + d * x,
+            a * x + b * w + c * z - d * y,
+            a * z + b * y - c * x + d * w,
+        )
+        return torch.cat(parts, dim=-1)
+
+    def query_vjp(self, h: Tensor, r: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        # The adjoint of multiplying by a quaternion, from either side, is multiplying by its conjugate.
+        return self.query(grad, self.transpose(r)), self.query(self.transpose(h), grad)
+
+    def transpose(self, r: Tensor) -> Tensor:
+        real, rest = r.tensor_split((r.shape[-1] // 4,), dim=-1)
+        return torch.cat([real, -rest], dim=-1)
+
+
 class TransE(Score):
     """-||h + r - t|| in the L1 or L2 norm: a translation, not linear in the tail."""
 
@@ -212,7 +248,7 @@ class TransE(Score):
 
 
 SCORES: dict[str, Score] = {
-    score.name: score for score in (DistMult(), ComplEx(), CP(), HolE(), Rescal(), TransE(1), TransE(2))
+    score.name: score for score in (DistMult(), ComplEx(), CP(), HolE(), QuatE(), Rescal(), TransE(1), TransE(2))
 }
 
 

@@ -1,4 +1,4 @@
-"""A model's tables for other programs: Parquet, npz, word2vec text, PyKEEN; each a folder of files, nothing pickled.
+"""A model's tables for other programs: Parquet, npz, word2vec, PyKEEN, Hugging Face; folders of files, no pickle.
 
 Rows are in the order of ids. With reciprocal facts (Eq. 7) the relations come twice, first as they are, then reversed.
 A complex vector is [real parts | imaginary parts].
@@ -20,15 +20,17 @@ from torch import Tensor
 
 from kgem.answer.model import Model
 from kgem.errors import InputError
+from kgem.runs.hugging_face import write_hugging_face
 
 __all__ = ["FORMATS", "Format", "export"]
 
 ENTITIES, RELATIONS = "entity_representations.{}._embeddings.weight", "relation_representations.{}._embeddings.weight"
-PYKEEN = {  # our score: PyKEEN's class and what its constructor must be told
+PYKEEN: dict[str, tuple[str, dict[str, Any]]] = {  # our score: PyKEEN's class and what its constructor must be told
     "complex": ("ComplEx", {}),
     "cp": ("CP", {"rank": 1}),
     "distmult": ("DistMult", {}),
     "hole": ("HolE", {}),
+    "quate": ("QuatE", {"relation_normalizer": None}),
     "rescal": ("RESCAL", {}),
     "transe-l1": ("TransE", {"scoring_fct_norm": 1}),
     "transe-l2": ("TransE", {"scoring_fct_norm": 2}),
@@ -56,11 +58,22 @@ class Format:
     about: str
 
 
-def export(model: Model, folder: Path, to: str, mode: str = "auto") -> None:
-    """Write the tables of a mode into an empty folder. Mode bayes has the means of q for tables."""
+def export(model: Model, folder: str | Path, to: str, mode: str = "auto") -> None:
+    """Write the tables of a mode into a folder, which must be empty or not there. Mode bayes has q's means for tables.
+
+    `to` is parquet, npz, word2vec, pykeen or huggingface.
+    """
     if to not in FORMATS:
         raise InputError(f"no export format is called {to!r}", remedy=f"one of {', '.join(FORMATS)}")
-    FORMATS[to].write(model, model.resolve(mode), folder)
+    chosen, place = model.resolve(mode), Path(folder)
+    if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        raise InputError("is a file, or has files in it", where=str(place), remedy="name an empty folder, or a new one")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        FORMATS[to].write(model, chosen, place)
+    except OSError as error:
+        remedy = "choose a folder that you can write to, on a disk with room"
+        raise InputError(f"cannot be written: {error.strerror or error}", where=str(place), remedy=remedy) from error
 
 
 def _write_parquet(model: Model, mode: str, folder: Path) -> None:
@@ -123,6 +136,11 @@ def _write_pykeen(model: Model, mode: str, folder: Path) -> None:
         relations = relations.reshape(2, data.n_relations, -1).swapaxes(0, 1).reshape(relations.shape)
     if score == "complex":  # and each real part beside its imaginary part
         entities, relations = (t.reshape(len(t), 2, -1).swapaxes(1, 2).reshape(t.shape) for t in (entities, relations))
+    if score == "quate":  # and 1, i, j, k of a quaternion beside each other
+        entities, relations = (
+            t.reshape(len(t), 4, -1)[:, [0, 2, 1, 3]].swapaxes(1, 2).reshape(t.shape) for t in (entities, relations)
+        )
+        relations = -relations  # its score has the other sign
     halves = np.split(entities, 2, axis=1) if score == "cp" else [entities]  # of heads, of tails
     weights = {ENTITIES.format(place): table for place, table in enumerate(halves)} | {RELATIONS.format(0): relations}
     np.savez(folder / "weights.npz", allow_pickle=False, **{key: np.ascontiguousarray(t) for key, t in weights.items()})
@@ -145,6 +163,9 @@ FORMATS = {
     "npz": Format(_write_npz, "tables.npz: NumPy arrays of tables, labels, strengths, frequencies"),
     "word2vec": Format(_write_word2vec, "entities.txt, relations.txt: word2vec's text format"),
     "pykeen": Format(_write_pykeen, "weights.npz, ids and model.json: a PyKEEN model's state dict and how to load it"),
+    "huggingface": Format(
+        write_hugging_face, "model.safetensors, config.json, README.md and kgem's own files: a folder to push"
+    ),
 }
 
 

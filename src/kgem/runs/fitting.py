@@ -18,7 +18,6 @@ from kgem.data.dataset import Dataset
 from kgem.data.splits import make_split
 from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.validation import make_validator
-from kgem.runs.configure import configure
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.tensorboard import TensorBoard
 from kgem.train.driver import Fit, use_threads
@@ -26,7 +25,7 @@ from kgem.train.phases import FitResult
 from kgem.train.point_estimate import EpochRecord
 from kgem.train.warm_start import WarmStart
 
-__all__ = ["OnEpoch", "Prepared", "finish", "fit", "fit_in_memory", "prepare", "record_threads", "start_fit"]
+__all__ = ["OnEpoch", "Prepared", "finish", "fit_in_memory", "prepare", "record_threads", "start_fit"]
 
 OnEpoch = Callable[[str, EpochRecord], None]  # hears the phase and what its epoch amounted to
 
@@ -39,31 +38,6 @@ class Prepared:
     split: Mapping[str, Any] | None  # seed and report of the split; None if the graph came with its splits
     warm: WarmStart | None = None  # what an earlier fit knew, if this one goes on from it
     update: Mapping[str, Any] | None = None  # and which one that was, with what is new, for JSON
-
-
-def fit(
-    data: Any,
-    model: str | None = None,
-    dim: int | None = None,
-    seed: int | None = None,
-    *,
-    config: Config | None = None,
-    progress: OnEpoch | None = None,
-    tensorboard: str | Path | None = None,
-    valid: float = 0.1,
-    test: float = 0.1,
-    **overrides: Any,
-) -> Model:
-    """Fit a graph: pre-training, variational EM, re-training, distillation.
-
-    `data` is a Dataset or anything that Dataset.load takes. `model`, `dim` and `seed` go before the `config`, and so do
-    overrides, as nested dicts (`em={"beta": 0.3}`) or dotted (`**{"em.beta": 0.3}`). A graph without validation facts
-    is split: `valid` and `test` are the shares, or numbers of facts, that are kept from training. `tensorboard` is a
-    folder for TensorBoard's events.
-    """
-    named = {"model.score": model, "model.dim": dim, "seed": seed}
-    chosen = configure(config, {**{k: v for k, v in named.items() if v is not None}, **overrides})
-    return fit_in_memory(prepare(data, chosen.seed, valid, test), chosen, progress, tensorboard)
 
 
 def fit_in_memory(

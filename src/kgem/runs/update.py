@@ -24,8 +24,9 @@ from kgem.evaluate.validation import filtered_mrr
 from kgem.files.store import SEAL, hash_file
 from kgem.model.prior import Prior
 from kgem.runs.configure import configure
-from kgem.runs.fitting import OnEpoch, Prepared, fit_in_memory
+from kgem.runs.fitting import Prepared, fit_in_memory
 from kgem.runs.review import Fact, Review, is_review
+from kgem.runs.watching import Progress, watch_epochs
 from kgem.settings import differences
 from kgem.train.warm_start import WarmStart, grown_start
 
@@ -68,19 +69,22 @@ def update(
     facts: Any = None,
     *,
     remove: Any = None,
-    progress: OnEpoch | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
     reading: Mapping[str, Any] | None = None,
-    **overrides: Any,
+    **settings: Any,
 ) -> Model:
     """A model of the graph with more facts, or fewer, that goes on from what this one has learned.
 
     `facts` and `remove` are what Dataset.load takes, a Dataset, or a review file; `reading` holds options of
-    Dataset.load for both. Facts are for training unless they come with splits. Overrides are settings as of `fit`; by
+    Dataset.load for both. Facts are for training unless they come with splits. Settings and progress: as of `fit`; by
     default EM takes 10 epochs, re-training 15 and distillation 15, if the model was distilled. The model that is given
     does not change.
     """
-    planned = plan_update(model, read_delta(facts, remove, ReadOptions.from_dict(reading or {})), overrides)
-    return fit_in_memory(planned.prepared, planned.config, progress)
+    given = settings if threads is None else {"run.threads": threads, **settings}
+    planned = plan_update(model, read_delta(facts, remove, ReadOptions.from_dict(reading or {})), given)
+    with watch_epochs(progress, planned.config) as heard:
+        return fit_in_memory(planned.prepared, planned.config, heard)
 
 
 def read_delta(facts: Any, remove: Any = None, options: ReadOptions | None = None) -> Delta:
@@ -220,7 +224,7 @@ def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
         "distil.epochs": DISTIL_EPOCHS if config.distil.epochs else 0,
         "run.time_budget": None,
     }
-    chosen = configure(configure(config, short), overrides)
+    chosen = configure(configure(config, short), overrides, arguments=("facts", "remove", "threads", "progress"))
     changed = [name for name in differences(chosen, config) if _FIXED.fullmatch(name)]
     if changed or chosen.pretrain.epochs:
         name = changed[0] if changed else "pretrain.epochs"
