@@ -38,6 +38,7 @@ __all__ = [
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 READ_RATE = 25e6  # bytes a second: a guess for the time left, from FB15K on one core
+DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}  # by name
 _SHOWN = 5  # bad rows told without being asked
 
 
@@ -73,10 +74,20 @@ def make_options(
         Literal["drop", "keep"], _option(help="RDF literals: leave out and count, or keep as entities.")
     ] = "drop",
     skip_bad: Annotated[bool, _option("--skip-bad", help="Leave out rows that are no facts and report them.")] = False,
+    delimiter: Annotated[
+        str | None, _option(metavar="TEXT", help="Between columns (TSV, CSV), as ';'; tab and space by name.")
+    ] = None,
+    encoding: Annotated[
+        str | None, _option(metavar="NAME", help="Of the text (TSV, CSV), as latin-1; without it UTF-8.")
+    ] = None,
+    labels: Annotated[
+        str | None, _option(metavar="FILE", help="Names of entities and relations, a line each: id<TAB>name.")
+    ] = None,
 ) -> ReadOptions:
     """How to read a graph, from the options of the command line."""
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    return ReadOptions(format, header, chosen, extra, literals, skip_bad)
+    between = None if delimiter is None else DELIMITERS.get(delimiter, delimiter)
+    return ReadOptions(format, header, chosen, extra, literals, skip_bad, between, encoding, labels)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

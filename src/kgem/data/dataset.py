@@ -81,6 +81,9 @@ class Dataset:
         extra: str | None = None,
         literals: str = "drop",
         skip_bad: bool = False,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        labels: str | Path | None = None,
         cache: bool = True,
         name: str | None = None,
     ) -> Dataset:
@@ -90,7 +93,9 @@ class Dataset:
         called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
         """
         chosen = None if columns is None else tuple(columns)
-        return cls.read(source, ReadOptions(format, header, chosen, extra, literals, skip_bad), cache=cache, name=name)
+        names = None if labels is None else str(labels)
+        how = ReadOptions(format, header, chosen, extra, literals, skip_bad, delimiter, encoding, names)
+        return cls.read(source, how, cache=cache, name=name)
 
     @classmethod
     def read(cls, source: Any, options: ReadOptions, *, cache: bool = True, name: str | None = None) -> Dataset:

@@ -126,7 +126,11 @@ def _find_in_folder(folder: Path, options: ReadOptions) -> Found:
 
 def _refuse_options(name: str, options: ReadOptions) -> None:
     """A graph of the catalogue is read as the catalogue says: options that would change that are refused."""
-    given = [option for option in ("format", "header", "columns", "extra") if getattr(options, option)]
+    given = [
+        option
+        for option in ("format", "header", "columns", "extra", "delimiter", "encoding")
+        if getattr(options, option)
+    ]
     given += ["literals"] if options.literals == "keep" else []
     if given:
         raise ConfigError(
