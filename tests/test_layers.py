@@ -38,6 +38,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "sources",
         "dataset",
         "growth",
+        "columns",
         "leakage",
         "splits",
         "stats",

@@ -105,9 +105,10 @@ def stats(
 
         save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
     if as_json:
-        emit_json(asdict(found))
+        emit_json(asdict(found) | {"findings": reading.list_findings(dataset, how)})
     else:
         emit(*stats_tables(found, top))
+    reading.warn_of_columns(dataset, how)
 
 
 @app.command(epilog="Example: kgem data convert graph.ttl graph.tsv")

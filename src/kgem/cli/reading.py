@@ -27,11 +27,13 @@ __all__ = [
     "Graph",
     "ReadOptions",
     "get_files",
+    "list_findings",
     "load",
     "make_options",
     "read_frames",
     "show_progress",
     "tell",
+    "warn_of_columns",
     "with_options",
 ]
 
@@ -143,6 +145,19 @@ def tell(reports: Iterable[ReadReport]) -> None:
             say(f"  {problem.line}: {plain(problem.reason)}")
         if report.skipped > _SHOWN:
             say(f"  and {report.skipped - min(_SHOWN, len(report.problems)):,} more")
+
+
+def list_findings(dataset: Dataset, how: ReadOptions) -> list[str]:
+    """What looks wrong with how the graph was read."""
+    from kgem.data.columns import find_mixed_columns
+
+    found = find_mixed_columns(dataset, how.columns)
+    return [] if found is None else [found]
+
+
+def warn_of_columns(dataset: Dataset, how: ReadOptions) -> None:
+    for finding in list_findings(dataset, how):
+        say(f"warning: {plain(finding)}")
 
 
 @contextmanager
