@@ -27,6 +27,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "checkpoints",
     ),
     "data": (
+        "names",
         "options",
         "index",
         "streams",
@@ -79,6 +80,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "temperature",
     ),
     "answer": (
+        "labels",
         "candidates",
         "modes",
         "predict",
@@ -90,7 +92,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "missing",
         "similar",
         "strengths",
-        "labels",
         "entity",
         "questions",
         "artifact",

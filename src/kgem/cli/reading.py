@@ -124,7 +124,7 @@ def read_frames(graph: str, how: ReadOptions) -> dict[str, pl.DataFrame]:
     with show_progress(graph):
         from kgem.data.sources import find, read
 
-        frames, reports = read(find(graph, how))
+        frames, reports, _ = read(find(graph, how))
     tell(reports.values())
     return {split: frame for split, frame in frames.items() if len(frame)}
 
@@ -136,6 +136,7 @@ def tell(reports: Iterable[ReadReport]) -> None:
             "given twice": report.duplicates,
             "no facts": report.skipped,
             "with a literal": report.literals_dropped,
+            "taken as names": report.names,
         }
         if any(gone.values()):
             parts = ", ".join(f"{n:,} {why}" for why, n in gone.items() if n)

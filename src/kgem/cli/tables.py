@@ -67,8 +67,8 @@ def _check_rows(report: CheckReport, splits: Sequence[str]) -> Iterator[tuple[st
 def _reading_tables(reading: Sequence[ReadReport]) -> Iterator[Any]:
     if reading:
         yield heading("Rows of the files")
-        columns = ["file", "rows", "facts kept", "given twice", "bad", "literals"]
-        rows = [(r.source, r.rows_read, r.kept, r.duplicates, r.skipped, r.literals_dropped) for r in reading]
+        columns = ["file", "rows", "facts kept", "given twice", "bad", "literals", "names"]
+        rows = [(r.source, r.rows_read, r.kept, r.duplicates, r.skipped, r.literals_dropped, r.names) for r in reading]
         yield table(columns, rows)
     for report in reading:
         if report.problems:
