@@ -107,7 +107,7 @@ def stats(
     if as_json:
         emit_json(asdict(found) | {"findings": reading.list_findings(dataset, how)})
     else:
-        emit(*stats_tables(found, top))
+        emit(*stats_tables(found, top, dataset.names.show))
     reading.warn_of_columns(dataset, how)
 
 
