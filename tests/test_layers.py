@@ -116,6 +116,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "history",
         "calibration",
         "examples",
+        "naming",
         "sections",
         "report",
     ),

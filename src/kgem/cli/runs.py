@@ -66,7 +66,5 @@ def runs(
 def _describe_state(each: RunSummary) -> str:
     if each.phase is None:
         return each.state
-    where = (
-        f"in {each.phase}, after {pluralise(each.epochs or 0, 'epoch')}" if each.epochs else "before its first epoch"
-    )
-    return f"{each.state} {where}"
+    after = pluralise(each.epochs or 0, "epoch")
+    return f"{each.state} in {each.phase}, after {after}" if each.epochs else f"{each.state} before its first epoch"

@@ -68,6 +68,10 @@ class Names:
         name, short = self.by_label.get(label), self.shorten(label)
         return short if name is None or name in (short, label) else f"{name} ({short})"
 
+    def call(self, label: str) -> str:
+        """The name alone, for where there is no room; what has none is shortened."""
+        return self.by_label.get(label) or self.shorten(label)
+
     def extend(self, later: Names) -> Names:
         """These and further ones; what is named twice has its later name."""
         if not later:
