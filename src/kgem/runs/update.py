@@ -264,6 +264,7 @@ def same_questions(model: Model) -> dict[str, dict[str, float]]:
 
 def new_folder(folder: Path) -> Path:
     """Where an update goes by default: beside the run, with the next number that is free."""
+    folder = folder.resolve() if folder.name in ("", "..") else folder  # "." and ".." have no name to number
     in_run = folder.name == "model" and (folder.parent / "config.toml").is_file()
     run = folder.parent if in_run else folder
     stem, number = re.fullmatch(r"(.*?)(?:-(\d+))?", run.name).groups()  # type: ignore[union-attr]
