@@ -134,6 +134,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         "console",
+        "layout",
         "progress",
         "tables",
         "output",

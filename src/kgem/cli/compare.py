@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of runs or models.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs or models, two or more.")],
     split: Split = "test",
     mode: Mode = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,

@@ -39,9 +39,9 @@ def judge(
         str | None,
         typer.Argument(metavar="FACTS", help="A file of facts in any format that a graph may have, or - for stdin."),
     ] = None,
-    head: Annotated[str | None, typer.Option(help="Of a single fact: its label.")] = None,
-    relation: Annotated[str | None, typer.Option(help="Its label.")] = None,
-    tail: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    head: Annotated[str | None, typer.Option(help="Of a single fact: its label or name.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
     negatives: Annotated[
         str | None,
         typer.Option(

@@ -30,9 +30,9 @@ FACTS = (*FACT, "probability", "share", "side", "known", "chance", "against", "l
 
 def predict(
     run: RunFolder,
-    head: Annotated[str | None, typer.Option(help="Its label.")] = None,
-    relation: Annotated[str | None, typer.Option(help="Its label.")] = None,
-    tail: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    head: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
     queries: Annotated[
         Path | None,
         typer.Option(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def runs(
     folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="Where to look, up to three folders down.", show_default="runs")
+        Path, typer.Argument(metavar="FOLDER", help="Where to look, up to three folders down.", show_default="runs")
     ] = Path("runs"),
     as_json: AsJson = False,
 ) -> None:

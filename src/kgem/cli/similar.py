@@ -17,7 +17,7 @@ COLUMNS = ("label", "cosine", "frequency")
 
 def similar(
     run: RunFolder,
-    entity: Annotated[str, typer.Argument(help="Its label.")],
+    entity: Annotated[str, typer.Argument(help="Its label or name.")],
     top: Annotated[int, typer.Option(min=1, help="How many to list.")] = 10,
     mode: Mode = "auto",
     device: Device = "cpu",
