@@ -329,3 +329,24 @@ def test_the_description_has_every_address_and_no_page_of_others(client: Client)
     assert set(described["paths"]["/api/review"]) == {"get", "post"}
     for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
         assert client.get(path).status_code == 404
+
+
+# Names
+
+
+def test_symbols_are_asked_by_name_and_every_answer_brings_the_names_of_its_labels(tmp_path: Path) -> None:
+    names = Names({"e1": "Berlin", "e2": "Paris", "e3": "Paris", "r0": "knows"})
+    client = client_of(Explorer(random_model(random_graph().with_names(names)), tmp_path))
+    found = get(client, "predict", head="Berlin", relation="knows", top=100)
+    assert (found["head"], found["relation"]) == ("e1", "r0")
+    assert found["names"]["e1"] == ["Berlin", "e1"] and found["names"]["r0"] == ["knows", "r0"]
+    assert set(found["names"]) == {"e1", "r0"} | {a["label"] for a in found["answers"] if a["label"] in ("e2", "e3")}
+    assert [item["label"] for item in get(client, "entities", q="berl")["items"]] == ["e1"]
+    assert get(client, "entity", label="Berlin")["label"] == "e1"
+    assert get(client, "similar", entity="Berlin")["entity"] == "e1"
+    unsure = client.get("/api/entity", label="Paris")
+    assert unsure.status_code == 404 and unsure.json()["error"]["suggestions"] == ["e2", "e3"]
+    assert "more than one entity is called 'Paris'" in unsure.json()["error"]["message"]
+    assert unsure.json()["names"]["e2"] == ["Paris", "e2"]
+    plain = client_of(Explorer(random_model(), tmp_path / "plain"))
+    assert "names" not in get(plain, "entity", label="e1")
