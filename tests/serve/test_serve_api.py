@@ -12,12 +12,15 @@ import pytest
 
 from kgem.answer.entity import entity_view
 from kgem.answer.model import Model
+from kgem.data.names import Names
 from kgem.errors import FitError
 from kgem.report.calibration import measure_calibration
 from kgem.report.history import find_run
 from kgem.runs.review import Review
 from kgem.serve.explorer import Explorer
+from obvious import random_graph
 from serving import HOSTILE, RECORDS, Client, client_of, write_run
+from small_models import random_model
 
 
 def get(client: Client, path: str, status: int = 200, **params: Any) -> Any:
@@ -344,9 +347,8 @@ def test_symbols_are_asked_by_name_and_every_answer_brings_the_names_of_its_labe
     assert [item["label"] for item in get(client, "entities", q="berl")["items"]] == ["e1"]
     assert get(client, "entity", label="Berlin")["label"] == "e1"
     assert get(client, "similar", entity="Berlin")["entity"] == "e1"
-    unsure = client.get("/api/entity", label="Paris")
-    assert unsure.status_code == 404 and unsure.json()["error"]["suggestions"] == ["e2", "e3"]
-    assert "more than one entity is called 'Paris'" in unsure.json()["error"]["message"]
-    assert unsure.json()["names"]["e2"] == ["Paris", "e2"]
+    unsure = get(client, "entity", 404, label="Paris")
+    assert unsure["error"]["suggestions"] == ["e2", "e3"] and unsure["names"]["e2"] == ["Paris", "e2"]
+    assert "more than one entity is called 'Paris'" in unsure["error"]["message"]
     plain = client_of(Explorer(random_model(), tmp_path / "plain"))
     assert "names" not in get(plain, "entity", label="e1")
