@@ -19,6 +19,7 @@ from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
+from kgem.data.names import Names
 from kgem.errors import ArtifactError, Damaged
 from kgem.evaluate.temperature import Temperature
 from kgem.files.store import Store, read_store, write_store
@@ -85,6 +86,20 @@ def test_labels_of_every_kind_come_back(tmp_path: Path) -> None:
     random_model(data).save(tmp_path / "m")
     again = kgem.load(tmp_path / "m")
     assert again.data.entities.labels == odd and again.data.relations.labels == ("\n",)
+
+
+def test_names_come_back_and_files_without_them_are_as_they_were(tmp_path: Path) -> None:
+    names = Names({"e1": "Berlin\n", "r0": "東京"}, {"x": "http://x.org/"})
+    data = random_model().data.with_names(names)
+    assert not data.names.prefixes  # none that shortens a label
+    named = replace(data, entities=replace(data.entities, names=names), relations=replace(data.relations, names=names))
+    random_model(named).save(tmp_path / "named")
+    again = kgem.load(tmp_path / "named").data
+    assert again.names.by_label == names.by_label and again.names.prefixes == names.prefixes
+    assert again.relations.names.by_label == names.by_label and again.content_hash == data.content_hash
+    random_model().save(tmp_path / "plain")
+    vocabulary = json.loads((tmp_path / "plain" / "vocabulary.json").read_text())
+    assert set(vocabulary) == {"entities", "relations"} and not kgem.load(tmp_path / "plain").data.names
 
 
 def test_provenance_and_versions_are_in_the_files(saved: Path) -> None:

@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import count_steps
-from kgem.answer.labels import LabelSearch, fold
+from kgem.answer.labels import LabelSearch, entity_id, explain, fold, means, relation_id
+from kgem.data.dataset import Dataset
+from kgem.data.index import Vocabulary
+from kgem.data.names import Names
+from kgem.errors import UnknownLabel
 
 LABELS = ["France", "Île-de-France", "FRANCE 24", "Frankfurt", "Åland", "São_Tomé", "/m/0f8l9c", "of", "franc", "東京"]
 COUNTS = np.array([5, 9, 9, 2, 1, 1, 0, 3, 7, 2])
@@ -105,3 +109,52 @@ def test_ten_times_the_labels_take_no_more_steps() -> None:
     (near, steps), (_, before) = (count_steps(lambda s=s: s.near(meant.replace("a", "e"))) for s in (many, few))
     assert near[0] == meant
     assert steps < 2 * before
+
+
+def test_the_most_frequent_first_after_a_whole_match() -> None:
+    total, ids = LabelSearch(LABELS, COUNTS).find("france", 20, by_frequency=True)
+    assert total == 3 and [LABELS[i] for i in ids] == ["France", "Île-de-France", "FRANCE 24"]
+    _, ids = LabelSearch(LABELS, COUNTS).find("fran", 2, by_frequency=True)
+    assert [LABELS[i] for i in ids] == ["Île-de-France", "FRANCE 24"]
+
+
+# Names
+
+BASE = "http://x.org/"
+NAMES = Names({BASE + "1": "Berlin", BASE + "2": "Paris", BASE + "3": "Paris", BASE + "p": "borders"}, {"x": BASE})
+
+
+def named() -> Dataset:
+    entities = Vocabulary(tuple(BASE + each for each in "1234"), "entity", NAMES)
+    facts = np.array([[0, 0, 1], [2, 0, 3], [0, 0, 3]])
+    return Dataset("g", entities, Vocabulary((BASE + "p",), "relation", NAMES), facts, facts[:0], facts[:0])
+
+
+@pytest.mark.parametrize("text", [BASE + "1", "Berlin", "x:1", "Berlin (x:1)"])
+def test_a_symbol_is_found_by_label_name_and_as_it_is_shown(text: str) -> None:
+    assert entity_id(named(), text) == 0
+
+
+def test_what_is_shown_can_be_asked() -> None:
+    data = named()
+    assert [entity_id(data, data.entities.show(label)) for label in data.entities] == [0, 1, 2, 3]
+    assert relation_id(data, "borders") == relation_id(data, "borders (x:p)") == 0
+    brackets = Vocabulary(("a (b)", "b"), names=Names({"b": "a"}))
+    assert means(brackets, "a (b)") == [0] and means(brackets, "a") == [1]  # a label comes before what is shown
+
+
+def test_a_name_of_two_is_an_error_that_lists_them() -> None:
+    with pytest.raises(UnknownLabel, match="2 entities are called 'Paris'") as caught:
+        entity_id(named(), "Paris")
+    assert f"'{BASE}2', '{BASE}3'" in str(caught.value.remedy)
+    assert entity_id(named(), "Paris (x:3)") == 2
+
+
+def test_suggestions_are_by_name() -> None:
+    data = named()
+    with pytest.raises(UnknownLabel, match=r"did you mean 'Berlin \(x:1\)'"):
+        entity_id(data, "berlin")
+    assert "labels are compared exactly" in str(explain(data.entities, "zzz", data.entity_counts).remedy)
+    search = LabelSearch.of(data.entities, data.entity_counts)
+    assert search.find("paris", 5)[0] == 2 and search.find("x.org", 5)[0] == 4
+    assert search.find("x.org/1", 5)[1].tolist() == [0] and search.near("berlni") == [BASE + "1"]

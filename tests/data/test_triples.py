@@ -39,7 +39,7 @@ def facts(content: bytes, **options: object) -> list[tuple[str, ...]]:
 
 
 def balanced(report: ReadReport) -> bool:
-    parts = report.kept + report.duplicates + report.skipped + report.literals_dropped
+    parts = report.kept + report.duplicates + report.skipped + report.literals_dropped + report.names
     return report.rows_read == parts
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from kgem.data.dataset import Dataset
+from kgem.data.dataset import Dataset, Vocabulary
 from kgem.errors import InputError
 from kgem.evaluate import comparison as module
-from kgem.evaluate.comparison import bootstrap_interval, check_same_facts, compare_values, rank_facts
+from kgem.evaluate.comparison import bootstrap_interval, compare_values, find_common, rank_facts
 from kgem.evaluate.ranking import rank
 from obvious import random_graph
 from small_models import random_model
@@ -56,11 +58,37 @@ def test_the_two_questions_of_a_fact_stay_together() -> None:
     assert np.isclose(metrics.mrr, model.evaluate("test").mrr)
 
 
+def test_graphs_that_differ_are_compared_on_what_both_hold_out() -> None:
+    """By labels, whatever the ids: against looking at each fact."""
+    data = random_model().data
+    same = find_common([data, random_model(seed=3).data], "test")
+    assert all(np.array_equal(facts, data.test) for facts in same)
+    order = np.random.default_rng(1).permutation(data.n_entities)
+    labels = tuple(data.entities[i] for i in order)
+    place = np.argsort(order)  # of an old id among the new ones
+
+    def renumber(facts: np.ndarray) -> np.ndarray:
+        return np.stack([place[facts[:, 0]], facts[:, 1], place[facts[:, 2]]], axis=1)
+
+    kept = data.test[::2]
+    grown = Dataset(
+        "h",
+        Vocabulary((*labels, "new")),
+        data.relations,
+        renumber(data.train),
+        renumber(data.valid),
+        renumber(kept)[::-1],
+    )
+    first, second = find_common([data, grown], "test")
+    assert [data.label(fact) for fact in first] == [grown.label(fact) for fact in second]
+    assert [data.label(fact) for fact in first] == [data.label(fact) for fact in kept]
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     model, other = random_model(), random_model(random_graph(seed=5))
-    check_same_facts(model.data, random_model(seed=3).data)
-    with pytest.raises(InputError, match="different graphs"):
-        check_same_facts(model.data, other.data)
+    labelled = replace(other.data, entities=Vocabulary(tuple(f"x{i}" for i in range(other.data.n_entities))))
+    with pytest.raises(InputError, match="no test fact in common"):
+        find_common([model.data, labelled], "test")
     with pytest.raises(InputError, match="cannot be paired"):
         compare_values(np.zeros(3), np.zeros(2), np.random.default_rng(0))
     data = model.data

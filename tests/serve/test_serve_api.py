@@ -12,12 +12,15 @@ import pytest
 
 from kgem.answer.entity import entity_view
 from kgem.answer.model import Model
+from kgem.data.names import Names
 from kgem.errors import FitError
 from kgem.report.calibration import measure_calibration
 from kgem.report.history import find_run
 from kgem.runs.review import Review
 from kgem.serve.explorer import Explorer
+from obvious import random_graph
 from serving import HOSTILE, RECORDS, Client, client_of, write_run
+from small_models import random_model
 
 
 def get(client: Client, path: str, status: int = 200, **params: Any) -> Any:
@@ -329,3 +332,23 @@ def test_the_description_has_every_address_and_no_page_of_others(client: Client)
     assert set(described["paths"]["/api/review"]) == {"get", "post"}
     for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
         assert client.get(path).status_code == 404
+
+
+# Names
+
+
+def test_symbols_are_asked_by_name_and_every_answer_brings_the_names_of_its_labels(tmp_path: Path) -> None:
+    names = Names({"e1": "Berlin", "e2": "Paris", "e3": "Paris", "r0": "knows"})
+    client = client_of(Explorer(random_model(random_graph().with_names(names)), tmp_path))
+    found = get(client, "predict", head="Berlin", relation="knows", top=100)
+    assert (found["head"], found["relation"]) == ("e1", "r0")
+    assert found["names"]["e1"] == ["Berlin", "e1"] and found["names"]["r0"] == ["knows", "r0"]
+    assert set(found["names"]) == {"e1", "r0"} | {a["label"] for a in found["answers"] if a["label"] in ("e2", "e3")}
+    assert [item["label"] for item in get(client, "entities", q="berl")["items"]] == ["e1"]
+    assert get(client, "entity", label="Berlin")["label"] == "e1"
+    assert get(client, "similar", entity="Berlin")["entity"] == "e1"
+    unsure = get(client, "entity", 404, label="Paris")
+    assert unsure["error"]["suggestions"] == ["e2", "e3"] and unsure["names"]["e2"] == ["Paris", "e2"]
+    assert "more than one entity is called 'Paris'" in unsure["error"]["message"]
+    plain = client_of(Explorer(random_model(), tmp_path / "plain"))
+    assert "names" not in get(plain, "entity", label="e1")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset, Vocabulary
+from kgem.data.names import NO_NAMES, Names
 from kgem.errors import ArtifactError, Damaged, InputError
 from kgem.files.store import Store, is_store, read_kind
 from kgem.model.embeddings import Embeddings
@@ -88,7 +89,7 @@ def graph_documents(data: Dataset) -> dict[str, Any]:
     """What `read_graph` needs beside the facts: the labels, and what the graph is called and must be."""
     return {
         "dataset": {"name": data.name, "sha256": data.content_hash},
-        "vocabulary": {"entities": list(data.entities), "relations": list(data.relations)},
+        "vocabulary": {"entities": list(data.entities), "relations": list(data.relations), **_write_names(data)},
     }
 
 
@@ -96,10 +97,11 @@ def read_graph(store: Store, recorded: Mapping[str, str]) -> Dataset:
     """The graph of a store that has its facts and labels; a ValueError if it is not the one that was recorded."""
     labels = store.documents["vocabulary"]
     train, valid, test = (store.tensors[f"facts/{split}"].numpy() for split in SPLITS)
+    names = _read_names(labels)
     data = Dataset(
         name=recorded["name"],
-        entities=Vocabulary(tuple(labels["entities"]), "entity"),
-        relations=Vocabulary(tuple(labels["relations"]), "relation"),
+        entities=Vocabulary(tuple(labels["entities"]), "entity", names),
+        relations=Vocabulary(tuple(labels["relations"]), "relation", names),
         train=train,
         valid=valid,
         test=test,
@@ -107,6 +109,22 @@ def read_graph(store: Store, recorded: Mapping[str, str]) -> Dataset:
     if data.content_hash != recorded["sha256"]:
         raise ValueError("facts and labels are not those of the graph that is recorded")
     return data
+
+
+def _write_names(data: Dataset) -> dict[str, Any]:
+    """Names in the order of the labels, none where there is none; nothing at all for a graph without."""
+    if not data.names:
+        return {}
+    both = {"entities": data.entities, "relations": data.relations}
+    names = {side: [data.names.by_label.get(label) for label in labels] for side, labels in both.items()}
+    return {"names": names, "prefixes": dict(data.names.prefixes)}
+
+
+def _read_names(labels: Mapping[str, Any]) -> Names:
+    if "names" not in labels:  # as in all models of version 0.1
+        return NO_NAMES
+    pairs = ((label, name) for side in SIDES for label, name in zip(labels[side], labels["names"][side], strict=True))
+    return Names({label: str(name) for label, name in pairs if name is not None}, dict(labels["prefixes"]))
 
 
 def table_tensors(point: Embeddings, posterior: Posterior, learned: Strengths) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kgem.answer.labels import entity_id
 from kgem.answer.missing import ScoredFact, missing_facts
 from kgem.answer.modes import ModeScorer
 from kgem.answer.similar import Similar, find_similar
@@ -56,10 +57,10 @@ def entity_view(
 ) -> EntityView:
     """What is known and expected of an entity, at most as much of each as is asked for; strengths are (N_e,)."""
     data = mode.data
-    place = data.entities.id(entity)
+    place = entity_id(data, entity)
     known, total = facts_of(data, entity, facts)
     return EntityView(
-        label=entity,
+        label=data.entities[place],
         frequency=int(data.entity_counts[place]),
         strength=float(strengths[place]),
         strength_quantile=float((strengths <= strengths[place]).mean()),
@@ -74,7 +75,7 @@ def facts_of(data: Dataset, entity: str, most: int) -> tuple[list[KnownFact], in
     """The facts with an entity as head or tail, by relation and split, and how many there are in all."""
     if most < 0:
         raise InputError(f"cannot list {most} facts", remedy="ask for none or more")
-    place = data.entities.id(entity)
+    place = entity_id(data, entity)
     found = []
     for number, split in enumerate(SPLITS):
         facts = data.split(split)

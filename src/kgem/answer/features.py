@@ -251,17 +251,17 @@ def _compare(
 def explain_against(data: Dataset, known: Known, views: FactViews, place: int) -> Iterator[str]:
     """Which rules of the graph a fact breaks, in words."""
     head, relation, tail = views.facts[place].tolist()
-    name = data.relations[relation]
+    entities, name = data.entities, data.relations.show(data.relations[relation])
     sides = ((head, tail), (tail, head))
     for side, (asker, own) in enumerate(sides):
         if views.second_value[place, side]:
             at = known.index.find([asker], [views.relations[place, side]])
             other = next(e for e in known.index.tails_of(int(at[0])).tolist() if e != own)
-            answer, whose = SIDES[side], SIDES[1 - side]
-            yield f"{name} has one {answer} for each {whose} as a rule, and this {whose} has {data.entities[other]}"
+            answer, whose, has = SIDES[side], SIDES[1 - side], entities.show(entities[other])
+            yield f"{name} has one {answer} for each {whose} as a rule, and this {whose} has {has}"
     for side, (_, own) in enumerate(sides):
         if views.new_role[place, side]:
-            yield f"{data.entities[own]} was never the {SIDES[side]} of {name}"
+            yield f"{entities.show(entities[own])} was never the {SIDES[side]} of {name}"
 
 
 def nearest_facts(mode: ModeScorer, known: Known, fact: LongArray) -> list[tuple[int, int, int]]:

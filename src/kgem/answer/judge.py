@@ -26,6 +26,7 @@ import torch
 
 from kgem.answer.features import FEATURES, SIDES, Bools, FactViews, Floats, Known, explain_against, view_facts
 from kgem.answer.judgement import Judgement
+from kgem.answer.labels import LabelSearch, explain, means
 from kgem.answer.logistic import Logistic
 from kgem.answer.modes import ModeScorer
 from kgem.answer.proposals import to_plain
@@ -201,7 +202,15 @@ def _draw_in_role(data: Dataset, asked: LongArray, rng: np.random.Generator) -> 
 
 def encode_known(data: Dataset, facts: Iterable[Sequence[str]]) -> LongArray:
     """The different facts whose labels the graph has, as ids: (n, 3)."""
-    return np.unique(data.ids(filter(data.knows, map(_check_fact, facts))), axis=0)
+    ids = (tuple(found) for found in (_find_ids(data, fact) for fact in map(_check_fact, facts)) if None not in found)
+    return np.unique(np.array(list(ids), dtype=np.int64).reshape(-1, 3), axis=0)
+
+
+def _find_ids(data: Dataset, fact: Fact) -> list[int | None]:
+    """The ids of the three symbols that a fact names; None for one that is unknown, or not one symbol."""
+    columns = zip((data.entities, data.relations, data.entities), fact, strict=True)
+    found = (means(vocabulary, text) for vocabulary, text in columns)
+    return [ids[0] if len(ids) == 1 else None for ids in found]
 
 
 def judge_facts(
@@ -247,16 +256,15 @@ class _Court:
         self.suggested: dict[tuple[str, str], str] = {}
 
     def judge(self, block: Sequence[Fact]) -> Iterator[Judgement]:
-        notes = [self._find_unknown(fact) for fact in block]
-        judged = iter(self._judge([fact for fact, note in zip(block, notes, strict=True) if note is None]))
-        for fact, note in zip(block, notes, strict=True):
-            yield next(judged) if note is None else Judgement(*fact, note=note)
+        found = [_find_ids(self.data, fact) for fact in block]
+        known = [(fact, ids) for fact, ids in zip(block, found, strict=True) if None not in ids]
+        judged = iter(self._judge([fact for fact, _ in known], np.array([ids for _, ids in known], dtype=np.int64)))
+        for fact, ids in zip(block, found, strict=True):
+            yield Judgement(*fact, note=self._explain(fact, ids)) if None in ids else next(judged)
 
-    def _judge(self, facts: Sequence[Fact]) -> list[Judgement]:
+    def _judge(self, facts: Sequence[Fact], ids: LongArray) -> list[Judgement]:
         if not facts:
             return []
-        columns = zip(self._vocabularies, zip(*facts, strict=True), strict=True)
-        ids = np.stack([vocabulary.ids(labels) for vocabulary, labels in columns], axis=1).astype(np.int64)
         chances = self._chances(self.mode, ids)
         low, high = self._range(ids, chances)
         views = view_facts(self.mode, ids, self.known, memory=self.memory)
@@ -274,10 +282,6 @@ class _Court:
             )
             for i, fact in enumerate(facts)
         ]
-
-    @cached_property
-    def _vocabularies(self) -> tuple[Vocabulary, Vocabulary, Vocabulary]:
-        return self.data.entities, self.data.relations, self.data.entities
 
     def _chances(self, mode: ModeScorer, ids: LongArray) -> Floats:
         views = view_facts(mode, ids, self.fitted, memory=self.memory)
@@ -297,23 +301,26 @@ class _Court:
                 found[place] = split
         return found
 
-    def _find_unknown(self, fact: Fact) -> str | None:
+    def _explain(self, fact: Fact, ids: Sequence[int | None]) -> str:
         """What is wrong with the labels of a fact."""
-        wrong = [
-            self._suggest(vocabulary.kind, label)
-            for vocabulary, label in zip(self._vocabularies, fact, strict=True)
-            if label not in vocabulary
-        ]
-        return "; ".join(dict.fromkeys(wrong)) or None
+        searches = (self._entities, self._relations, self._entities)
+        wrong = [self._suggest(search, text) for search, text, i in zip(searches, fact, ids, strict=True) if i is None]
+        return "; ".join(dict.fromkeys(wrong))
 
-    def _suggest(self, kind: str, label: str) -> str:
-        what = f"no {kind} is called {label!r}"
-        if (kind, label) not in self.suggested and len(self.suggested) < SUGGESTED:
-            entity = kind == self.data.entities.kind
-            vocabulary = self.data.entities if entity else self.data.relations
-            near = vocabulary.suggest(label, counts=self.data.entity_counts if entity else self.data.relation_counts)
-            self.suggested[kind, label] = f"{what}: did you mean {', '.join(map(repr, near))}?" if near else what
-        return self.suggested.get((kind, label), what)
+    @cached_property
+    def _entities(self) -> tuple[Vocabulary, LabelSearch]:
+        return self.data.entities, LabelSearch.of(self.data.entities, self.data.entity_counts)
+
+    @cached_property
+    def _relations(self) -> tuple[Vocabulary, LabelSearch]:
+        return self.data.relations, LabelSearch.of(self.data.relations, self.data.relation_counts)
+
+    def _suggest(self, where: tuple[Vocabulary, LabelSearch], label: str) -> str:
+        vocabulary, search = where
+        if (vocabulary.kind, label) not in self.suggested and len(self.suggested) < SUGGESTED:
+            error = explain(vocabulary, label, search.counts, search)
+            self.suggested[vocabulary.kind, label] = f"{error.what}: {error.remedy}"
+        return self.suggested.get((vocabulary.kind, label), f"no {vocabulary.kind} is called {label!r}")
 
 
 def _speak_against(data: Dataset, known: Known, views: FactViews, place: int) -> Iterator[str]:
@@ -321,5 +328,5 @@ def _speak_against(data: Dataset, known: Known, views: FactViews, place: int) ->
     yield from explain_against(data, known, views, place)
     for side, answer in enumerate(SIDES):
         if n := int(views.better[place, side]):
-            first = data.entities[int(views.first[place, side])]
+            first = data.entities.show(data.entities[int(views.first[place, side])])
             yield f"{n:,} better {answer}s, first of them {first}" if n > 1 else f"a better {answer}: {first}"

@@ -29,6 +29,7 @@ import torch
 
 from kgem.answer.features import SIDES, FactViews, Floats, Known, explain_against, nearest_facts, view_facts
 from kgem.answer.judge import Judge
+from kgem.answer.labels import entity_ids, relation_ids
 from kgem.answer.modes import ModeScorer
 from kgem.answer.proposals import POOL, find_candidates, to_plain
 from kgem.data.dataset import SPLITS, Dataset, LongArray
@@ -116,9 +117,9 @@ def missing_facts(
     data, index = mode.data, mode.data.query_index
     queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
     if relations is not None:
-        queries = queries[np.isin(queries[:, 1] % data.n_relations, data.relations.ids(relations))]
+        queries = queries[np.isin(queries[:, 1] % data.n_relations, relation_ids(data, relations))]
     if about is not None:
-        queries = queries[np.isin(queries[:, 0], data.entities.ids(about))]
+        queries = queries[np.isin(queries[:, 0], entity_ids(data, about))]
     known = Known.everything(data)
     most = max(4 * top, POOL if about is None else 0)
     found = find_candidates(mode, known, most, queries, memory=memory, on_progress=on_progress)
@@ -154,7 +155,7 @@ def doubtful_facts(
     known = np.concatenate([data.split(split) for split in splits])
     names = np.repeat(splits, [len(data.split(split)) for split in splits])
     if relations is not None:
-        chosen = np.isin(known[:, 1], data.relations.ids(relations))
+        chosen = np.isin(known[:, 1], relation_ids(data, relations))
         known, names = known[chosen], names[chosen]
     if judge is not None and len(known):
         views = view_facts(mode, known, Known.everything(data), memory=memory, on_progress=on_progress)

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kgem.answer.labels import entity_id, relation_id
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray, Vocabulary
 from kgem.errors import InputError
@@ -176,6 +177,7 @@ def predict_many(
     if top < 1:
         raise InputError(f"cannot list {top} answers", remedy="ask for at least one")
     asking = _Asking(mode, top, new_only, ranges)
+    queries = [_with_labels(mode.data, query) for query in queries]
     asked = [query.asked for query in queries]
     answered: list[Prediction | None] = [None] * len(queries)
     entity_places = [i for i, what in enumerate(asked) if what != "relation"]
@@ -187,6 +189,16 @@ def predict_many(
     for place in (i for i, what in enumerate(asked) if what == "relation"):
         answered[place] = asking.relations(queries[place])
     return Predictions(prediction for prediction in answered if prediction is not None)
+
+
+def _with_labels(data: Dataset, query: Query) -> Query:
+    """A question by labels, whatever names it was asked by."""
+    head, relation, tail = query
+    return Query(
+        None if head is None else data.entities[entity_id(data, head)],
+        None if relation is None else data.relations[relation_id(data, relation)],
+        None if tail is None else data.entities[entity_id(data, tail)],
+    )
 
 
 def _entity_query(data: Dataset, query: Query) -> tuple[int, int]:

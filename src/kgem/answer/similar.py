@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from kgem.answer.labels import entity_id
 from kgem.answer.modes import ModeScorer
 from kgem.errors import InputError
 from kgem.tables import Bar, Rows
@@ -48,7 +49,7 @@ def find_similar(mode: ModeScorer, entity: str, top: int = 10) -> Neighbours:
     if top < 1:
         raise InputError(f"cannot list {top} entities", remedy="ask for at least one")
     data, table = mode.data, mode.tables.entities
-    place = data.entities.id(entity)
+    place = entity_id(data, entity)
     sizes = torch.linalg.vector_norm(table, dim=1)  # (N_e,)
     # As one product: torch's cosine_similarity takes ten times as long.
     cosines = torch.mv(table, table[place]) / (sizes * sizes[place]).clamp_min(torch.finfo(table.dtype).tiny)

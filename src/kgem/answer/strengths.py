@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kgem.answer.labels import means
 from kgem.data.dataset import Dataset, Vocabulary
 from kgem.model.prior import Strengths
 from kgem.tables import Bar, Table, draw_table, format_number
@@ -30,7 +31,8 @@ class SymbolValues(Table):
     array: npt.NDArray[np.float64]  # (n,)
 
     def __getitem__(self, label: str) -> float:
-        return float(self.array[self.vocabulary.id(label)])
+        found = means(self.vocabulary, label)
+        return float(self.array[found[0] if len(found) == 1 else self.vocabulary.id(label)])
 
     def __contains__(self, label: object) -> bool:
         return label in self.vocabulary

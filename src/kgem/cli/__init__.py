@@ -17,11 +17,14 @@ from kgem.cli import (
     demo,
     evaluate,
     export,
+    find,
     fit,
     judge,
+    layout,
     predict,
     report,
     resume,
+    runs,
     search,
     serve,
     similar,
@@ -83,24 +86,48 @@ def _start(
     _import([name.strip() for name in [*named, *(modules or [])] if name.strip()])
 
 
-app.command("demo", epilog="Example: kgem demo")(demo.demo)
-_EXAMPLES: dict[Callable[..., None], str] = {
-    fit.fit: "kgem fit graph.tsv --model complex --dim 100 --out runs/a",
-    resume.resume: "kgem resume runs/a",
-    update.update: "kgem update runs/a new.tsv --out runs/b",
-    predict.predict: "kgem predict runs/a --head France --relation borders --top 5",
-    judge.judge: "kgem judge runs/a facts.tsv --worst 100",
-    similar.similar: "kgem similar runs/a France",
-    strengths.strengths: "kgem strengths runs/a --top 20 --figure strengths.svg",
-    evaluate.evaluate: "kgem evaluate runs/a --by relation --calibration",
-    compare.compare: "kgem compare runs/a runs/b",
-    search.search: "kgem search graph.tsv --trials 30 --dim 50",
-    report.report: "kgem report runs/a",
-    export.export: "kgem export runs/a --to parquet",
-    serve.serve: "kgem serve runs/a --open",
+_EXAMPLES: dict[Callable[..., None], str] = {  # one a line, to be pasted as they are
+    demo.demo: "kgem demo",
+    fit.fit: """
+        kgem fit world --dim 32 --out runs/world
+        kgem fit graph.csv --columns subject,predicate,object --time-budget 20m
+        kgem fit graph.tsv --labels names.tsv --out runs/a""",
+    resume.resume: "kgem resume runs/world",
+    runs.runs: """
+        kgem runs
+        kgem runs /data/experiments --json""",
+    update.update: """
+        kgem update runs/world new.tsv
+        kgem update runs/world runs/world/review.tsv --out runs/reviewed""",
+    predict.predict: """
+        kgem predict runs/world --head France --relation borders --top 5
+        kgem predict runs/world --relation borders --tail Italy --new-only
+        kgem predict runs/world --all --top 20""",
+    judge.judge: """
+        kgem judge runs/world --head France --relation borders --tail Japan
+        kgem judge runs/world facts.tsv --worst 100""",
+    find.find: """
+        kgem find runs/world fran
+        kgem find world 'united' --top 5""",
+    similar.similar: "kgem similar runs/world France",
+    strengths.strengths: """
+        kgem strengths runs/world --top 20
+        kgem strengths runs/world --of entities --figure strengths.svg""",
+    evaluate.evaluate: """
+        kgem evaluate runs/world --by relation --calibration
+        kgem evaluate runs/world --proposals""",
+    compare.compare: "kgem compare runs/world runs/world-2",
+    search.search: "kgem search world --trials 30 --dim 32",
+    report.report: "kgem report runs/world",
+    export.export: "kgem export runs/world --to parquet",
+    serve.serve: "kgem serve runs/world --open",
 }
-for _command, _example in _EXAMPLES.items():
-    app.command(_command.__name__, epilog=f"Example: {_example}")(_command)
+for _command, _examples in _EXAMPLES.items():
+    app.command(_command.__name__, epilog=layout.list_examples(_examples), help=layout.unwrap(_command.__doc__))(
+        _command
+    )
+for _each in data.app.registered_commands:
+    _each.help = layout.unwrap(_each.callback.__doc__ if _each.callback else None)
 app.add_typer(data.app, name="data")
 
 

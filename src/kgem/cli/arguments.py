@@ -13,8 +13,9 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a 
 Mode = Annotated[
     ModeName,
     typer.Option(
+        metavar="MODE",
         help="; ".join(f"{name}: {what}" for name, what in MODES.items())
-        + f"; {AUTO}: the best on validation, where one model counts as better unless more are clearly ahead."
+        + f"; {AUTO}: the best on validation, where one model counts as better unless more are clearly ahead.",
     ),
 ]
 Split = Annotated[Literal["train", "valid", "test"], typer.Option(help="Whose facts are ranked.")]

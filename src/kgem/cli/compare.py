@@ -1,4 +1,4 @@
-"""`kgem compare`: runs on the same graph side by side."""
+"""`kgem compare`: runs side by side on the facts that all of them hold out."""
 
 from __future__ import annotations
 
@@ -20,32 +20,31 @@ if TYPE_CHECKING:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of runs or models.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs or models, two or more.")],
     split: Split = "test",
     mode: Mode = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Show runs on the same graph side by side, each with its gain in MRR over the first and a 95 % interval of it.
+    """Show runs side by side, each with its gain in MRR over the first and a 95 % interval of it.
 
-    The interval is of the paired bootstrap over facts: what another test set could show, not another seed.
+    They are compared on the facts that all of them hold out: a run and its update, too. Each ranks among the entities
+    of its own graph, without the answers that its graph knows. The interval is of the paired bootstrap over facts: what
+    another test set could show, not another seed.
     """
     if len(runs) < 2:
         raise ConfigError("one run cannot be compared", remedy="give two or more")
     import numpy as np
 
-    from kgem.evaluate.comparison import check_same_facts, compare_values, rank_facts
+    from kgem.evaluate.comparison import compare_values, find_common, rank_facts
 
-    models: list[Model] = []
+    models = [open_model(run, device) for run in runs]
+    common = find_common([model.data for model in models], split)
     values = []
-    for run in runs:
-        model = open_model(run, device)
-        if models:
-            check_same_facts(models[0].data, model.data)
+    for run, model, facts in zip(runs, models, common, strict=True):
         with Progress(f"ranking {run}") as progress:
-            values.append(rank_facts(model.scorer(mode), model.data, split, on_progress=progress.count))
-        models.append(model)
+            values.append(rank_facts(model.scorer(mode), model.data, split, facts=facts, on_progress=progress.count))
     rng = np.random.default_rng(seed)
     gains = [compare_values(values[0][1], each, rng) for _, each in values[1:]]
     if as_json:
@@ -55,7 +54,8 @@ def compare(
         ]
         for document, gain in zip(documents[1:], gains, strict=True):
             document["gain"] = gain.to_dict()
-        emit_json({"graph": models[0].data.name, "split": str(split), "runs": documents})
+        about = {"graph": models[0].data.name, "split": str(split), "facts": len(common[0])}
+        emit_json({**about, "runs": documents})
         return
     emit(heading(f"{models[0].data.name}, {split}: {gains[0].n:,} facts", space=False))
     shown = [None, *gains]
@@ -63,6 +63,13 @@ def compare(
         (run, *_describe(model, mode).values(), *metric_cells(metrics)[:4], *_gain_cells(gain))
         for run, model, (metrics, _), gain in zip(runs, models, values, shown, strict=True)
     ]
+    for run, model in zip(runs, models, strict=True):
+        left_out = len(model.data.split(split)) - len(common[0])
+        if left_out:
+            say(paragraph(f"{plain(run)} has {left_out:,} more facts in {split}, that others do not hold out"))
+    if len({model.data.content_hash for model in models}) > 1:
+        sizes = ", ".join(f"{model.data.n_entities:,}" for model in models)
+        say(paragraph(f"the graphs differ: each ranks among its own entities ({sizes})"))
     emit(table(["run", "model", "mode", "K", *METRICS[:4], "gain", "95 % interval"], rows, left=3))
     unclear = [plain(run) for run, gain in zip(runs[1:], gains, strict=True) if not gain.clear]
     if unclear:

@@ -12,6 +12,7 @@ from kgem.cli import reading
 from kgem.cli.arguments import AsJson, Force, Seed, Share
 from kgem.cli.console import emit, emit_json, plain, say, table
 from kgem.cli.destination import refuse_figure, save_figure
+from kgem.cli.layout import list_examples
 from kgem.cli.output import fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, split_table, stats_tables
@@ -33,7 +34,7 @@ Range = Annotated[
 ]
 
 
-@app.command(epilog="Example: kgem data check graph.tsv")
+@app.command(epilog=list_examples("kgem data check world"))
 @reading.with_options
 def check(
     graph: reading.Graph,
@@ -73,7 +74,7 @@ def _refuse_bad_rows(reports: tuple[ReadReport, ...]) -> None:
             )
 
 
-@app.command(epilog="Example: kgem data stats graph.tsv --figure counts.svg")
+@app.command(epilog=list_examples("kgem data stats world --figure counts.svg"))
 @reading.with_options
 def stats(
     graph: reading.Graph,
@@ -105,12 +106,13 @@ def stats(
 
         save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
     if as_json:
-        emit_json(asdict(found))
+        emit_json(asdict(found) | {"findings": reading.list_findings(dataset, how)})
     else:
-        emit(*stats_tables(found, top))
+        emit(*stats_tables(found, top, dataset.names.show))
+    reading.warn_of_columns(dataset, how)
 
 
-@app.command(epilog="Example: kgem data convert graph.ttl graph.tsv")
+@app.command(epilog=list_examples("kgem data convert world world.csv"))
 @reading.with_options
 def convert(
     graph: reading.Graph,
@@ -150,7 +152,7 @@ def convert(
         emit_json({"facts": facts, "files": names})
 
 
-@app.command(epilog="Example: kgem data split graph.tsv --out split/ --valid 0.1 --test 0.1 --seed 0")
+@app.command(epilog=list_examples("kgem data split world --out split --valid 0.1 --test 0.1 --seed 0"))
 @reading.with_options
 def split(
     graph: reading.Graph,
@@ -185,7 +187,7 @@ def split(
         emit_json(asdict(report) | {"files": names})
 
 
-@app.command(epilog="Example: kgem data generate --entities 500 --relations 8 --facts 10000 --out planted/")
+@app.command(epilog=list_examples("kgem data generate --entities 500 --facts 10000 --out planted"))
 def generate(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the graph.")],
     entities: Annotated[int, typer.Option(min=1)] = 1000,
@@ -234,7 +236,7 @@ def generate(
         emit_json({"facts": counts, "files": [str(out / name) for name in names]})
 
 
-@app.command(epilog="Example: kgem data fetch umls")
+@app.command(epilog=list_examples("kgem data fetch umls"))
 def fetch(
     name: Annotated[str | None, typer.Argument(help="Without it: the list of names.")] = None,
     mirror: Annotated[str | None, typer.Option(metavar="URL", help="Download from here instead.")] = None,

@@ -19,7 +19,21 @@ if TYPE_CHECKING:
 
 EXTENSIONS = (".csv", ".json", ".parquet")
 INTEGERS = ("epochs", "frequency", "number", "place", "rank_head", "rank_low", "rank_high", "rank_tail")
-TEXTS = ("against", "asked", "head", "kind", "known", "label", "like", "note", "outcome", "relation", "side", "tail")
+TEXTS = (
+    "against",
+    "asked",
+    "head",
+    "kind",
+    "known",
+    "label",
+    "like",
+    "name",
+    "note",
+    "outcome",
+    "relation",
+    "side",
+    "tail",
+)
 ROWS = 10_000  # that are held while many are written
 
 

@@ -90,6 +90,8 @@ def evaluate(
     emit(_tabulate_metrics("", {"all": result.overall}))
     for name in by or []:
         groups = getattr(result, f"by_{name}")
+        if name == ByChoice.relation:
+            groups = {model.data.relations.show(label): each for label, each in groups.items()}
         emit(heading(f"By {name}"), _tabulate_metrics(str(name), _keep_largest(groups)))
         if len(groups) > ROWS:
             emit(f"and {len(groups) - ROWS:,} more: --json has them")

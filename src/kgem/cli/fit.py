@@ -77,6 +77,7 @@ def fit(
         prepared = prepare(data, chosen.seed, valid, test)
         _check_memory(prepared.data, chosen)
         _warn(data, prepared)
+        reading.warn_of_columns(data, how)
         run = Run.create(out, prepared, chosen, force=force)
     with run:
         if tensorboard:

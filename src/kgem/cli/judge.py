@@ -39,9 +39,9 @@ def judge(
         str | None,
         typer.Argument(metavar="FACTS", help="A file of facts in any format that a graph may have, or - for stdin."),
     ] = None,
-    head: Annotated[str | None, typer.Option(help="Of a single fact: its label.")] = None,
-    relation: Annotated[str | None, typer.Option(help="Its label.")] = None,
-    tail: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    head: Annotated[str | None, typer.Option(help="Of a single fact: its label or name.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
     negatives: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +86,7 @@ def judge(
     wrong = None if negatives is None else _Rows(_read(negatives, how))
     model = open_model(run, device)
     if single:
-        _check_labels(model, *single)
+        asked = [single := _find_labels(model, *single)]
     tally = _Tally()
     chances = _judge_training(model) if graph else None
     if chances is not None:
@@ -106,7 +106,7 @@ def judge(
             shown = _keep_first(counted)
     if destination.is_table:
         if single is not None:
-            _show_one(shown[0])
+            _show_one(model, shown[0])
         else:
             _show_many(model, shown, tally.all if worst is None else worst)
     tally.tell(worst)
@@ -137,10 +137,12 @@ def _check_asked(
     return head, relation, tail
 
 
-def _check_labels(model: Model, head: str, relation: str, tail: str) -> None:
-    """An error with suggestions if one of them is unknown."""
-    model.data.entities.ids([head, tail])
-    model.data.relations.id(relation)
+def _find_labels(model: Model, *fact: str) -> tuple[str, str, str]:
+    """The labels of a fact that may be given by names; an error with suggestions if one of them is unknown."""
+    from kgem.answer.labels import entity_id, relation_id
+
+    data, (head, relation, tail) = model.data, fact
+    return data.label([entity_id(data, head), relation_id(data, relation), entity_id(data, tail)])
 
 
 def _read(source: str, how: ReadOptions) -> pl.DataFrame:
@@ -215,7 +217,8 @@ def _show_many(model: Model, shown: Sequence[Judgement], wanted: int) -> None:
     emit(heading(f"Facts judged by {model.data.name}", space=False))
     rows = [
         (
-            *(each.head, each.relation, each.tail, each.known or "", each.against[0] if each.against else ""),
+            *model.data.show((each.head, each.relation, each.tail)),
+            *(each.known or "", each.against[0] if each.against else ""),
             "" if each.chance is None else percent(each.chance),
             "" if each.rank_tail is None else each.rank_tail,
             "" if each.rank_head is None else each.rank_head,
@@ -227,8 +230,9 @@ def _show_many(model: Model, shown: Sequence[Judgement], wanted: int) -> None:
         emit(f"{SHOWN:,} are shown: --out, --csv and --json have all that were asked for")
 
 
-def _show_one(judgement: Judgement) -> None:
-    emit(heading(f"{judgement.head} · {judgement.relation} · {judgement.tail}", space=False))
+def _show_one(model: Model, judgement: Judgement) -> None:
+    fact = model.data.show((judgement.head, judgement.relation, judgement.tail))
+    emit(heading(" · ".join(fact), space=False))
     assert judgement.chance is not None  # labels were checked
     spread = (
         "" if judgement.low is None else f"  (90 % range {percent(judgement.low)} to {percent(judgement.high or 0)})"

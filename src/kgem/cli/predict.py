@@ -30,9 +30,9 @@ FACTS = (*FACT, "probability", "share", "side", "known", "chance", "against", "l
 
 def predict(
     run: RunFolder,
-    head: Annotated[str | None, typer.Option(help="Its label.")] = None,
-    relation: Annotated[str | None, typer.Option(help="Its label.")] = None,
-    tail: Annotated[str | None, typer.Option(help="Its label.")] = None,
+    head: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its label or name.")] = None,
     queries: Annotated[
         Path | None,
         typer.Option(
@@ -90,8 +90,10 @@ def predict(
         destination.write(documents[0] if queries is None else documents, rows, ANSWERS)
         return
     for place, prediction in enumerate(predictions):
-        question = " · ".join("?" if label is None else label for label in prediction.query)
-        emit(heading(question, space=place > 0), _tabulate_answers(prediction) if prediction else "no answer")
+        given = model.data.show([label or "" for label in prediction.query])
+        question = " · ".join(shown or "?" for shown in given)
+        shown = _tabulate_answers(model, prediction) if prediction else "no answer"
+        emit(heading(question, space=place > 0), shown)
     for meaning in dict.fromkeys(prediction.meaning for prediction in predictions):
         say(paragraph(f"probability: {meaning}"))
     say(paragraph(_explain_probability(model, mode)))
@@ -154,10 +156,11 @@ def _list_rows(prediction: Prediction) -> Iterator[dict[str, Any]]:
         yield {**fact, "asked": prediction.asked, "place": place, **asdict(answer)}
 
 
-def _tabulate_answers(prediction: Prediction) -> Any:
+def _tabulate_answers(model: Model, prediction: Prediction) -> Any:
+    show = (model.data.relations if prediction.asked == "relation" else model.data.entities).show
     columns = ["", prediction.asked, "known", "probability", "90 % range", "rank", "facts"]
     rows = [
-        (f"{i}", each.label, each.known or "", percent(each.probability), *answer_ranges(each), each.frequency)
+        (f"{i}", show(each.label), each.known or "", percent(each.probability), *answer_ranges(each), each.frequency)
         for i, each in enumerate(prediction, 1)
     ]
     return table(columns, rows, left=3)
@@ -184,7 +187,7 @@ def _predict_all(
         return
     ranker = model.mode_scorer(mode).ranker
     emit(heading(f"{len(facts):,} facts that {model.data.name} may lack", space=False))
-    emit(_tabulate_facts(facts))
+    emit(_tabulate_facts(model, facts))
     if ranker is not None:
         say(
             paragraph(
@@ -203,7 +206,7 @@ def _join(facts: Sequence[Sequence[str]]) -> str:
     return "; ".join(" ".join(fact) for fact in facts)
 
 
-def _tabulate_facts(facts: Sequence[ScoredFact]) -> Any:
+def _tabulate_facts(model: Model, facts: Sequence[ScoredFact]) -> Any:
     learned = any(each.chance is not None for each in facts)
     marked = any(each.against for each in facts)
     columns = [
@@ -218,10 +221,8 @@ def _tabulate_facts(facts: Sequence[ScoredFact]) -> Any:
     rows = [
         (
             f"{i}",
-            each.head,
-            each.relation,
-            each.tail,
-            _join(each.like[:1]),
+            *model.data.show((each.head, each.relation, each.tail)),
+            _join([model.data.show(like) for like in each.like[:1]]),
             *(["; ".join(each.against)] if marked else []),
             f"{each.share or 0:.2f}" if each.chance is None else percent(each.chance),
         )

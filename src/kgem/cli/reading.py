@@ -27,17 +27,20 @@ __all__ = [
     "Graph",
     "ReadOptions",
     "get_files",
+    "list_findings",
     "load",
     "make_options",
     "read_frames",
     "show_progress",
     "tell",
+    "warn_of_columns",
     "with_options",
 ]
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 READ_RATE = 25e6  # bytes a second: a guess for the time left, from FB15K on one core
+DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}  # by name
 _SHOWN = 5  # bad rows told without being asked
 
 
@@ -73,10 +76,20 @@ def make_options(
         Literal["drop", "keep"], _option(help="RDF literals: leave out and count, or keep as entities.")
     ] = "drop",
     skip_bad: Annotated[bool, _option("--skip-bad", help="Leave out rows that are no facts and report them.")] = False,
+    delimiter: Annotated[
+        str | None, _option(metavar="TEXT", help="Between columns (TSV, CSV), as ';'; tab and space by name.")
+    ] = None,
+    encoding: Annotated[
+        str | None, _option(metavar="NAME", help="Of the text (TSV, CSV), as latin-1; without it UTF-8.")
+    ] = None,
+    labels: Annotated[
+        str | None, _option(metavar="FILE", help="Names of entities and relations, a line each: id<TAB>name.")
+    ] = None,
 ) -> ReadOptions:
     """How to read a graph, from the options of the command line."""
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    return ReadOptions(format, header, chosen, extra, literals, skip_bad)
+    between = None if delimiter is None else DELIMITERS.get(delimiter, delimiter)
+    return ReadOptions(format, header, chosen, extra, literals, skip_bad, between, encoding, labels)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -111,7 +124,7 @@ def read_frames(graph: str, how: ReadOptions) -> dict[str, pl.DataFrame]:
     with show_progress(graph):
         from kgem.data.sources import find, read
 
-        frames, reports = read(find(graph, how))
+        frames, reports, _ = read(find(graph, how))
     tell(reports.values())
     return {split: frame for split, frame in frames.items() if len(frame)}
 
@@ -123,6 +136,7 @@ def tell(reports: Iterable[ReadReport]) -> None:
             "given twice": report.duplicates,
             "no facts": report.skipped,
             "with a literal": report.literals_dropped,
+            "taken as names": report.names,
         }
         if any(gone.values()):
             parts = ", ".join(f"{n:,} {why}" for why, n in gone.items() if n)
@@ -132,6 +146,19 @@ def tell(reports: Iterable[ReadReport]) -> None:
             say(f"  {problem.line}: {plain(problem.reason)}")
         if report.skipped > _SHOWN:
             say(f"  and {report.skipped - min(_SHOWN, len(report.problems)):,} more")
+
+
+def list_findings(dataset: Dataset, how: ReadOptions) -> list[str]:
+    """What looks wrong with how the graph was read."""
+    from kgem.data.columns import find_mixed_columns
+
+    found = find_mixed_columns(dataset, how.columns)
+    return [] if found is None else [found]
+
+
+def warn_of_columns(dataset: Dataset, how: ReadOptions) -> None:
+    for finding in list_findings(dataset, how):
+        say(f"warning: {plain(finding)}")
 
 
 @contextmanager

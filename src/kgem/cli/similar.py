@@ -17,7 +17,7 @@ COLUMNS = ("label", "cosine", "frequency")
 
 def similar(
     run: RunFolder,
-    entity: Annotated[str, typer.Argument(help="Its label.")],
+    entity: Annotated[str, typer.Argument(help="Its label or name.")],
     top: Annotated[int, typer.Option(min=1, help="How many to list.")] = 10,
     mode: Mode = "auto",
     device: Device = "cpu",
@@ -28,10 +28,21 @@ def similar(
 ) -> None:
     """List the entities whose vectors point the same way as that of one: it plays a similar part in the graph."""
     destination = Destination(as_json, as_csv, out, force)
-    found = open_model(run, device).similar(entity, top, mode)
+    model = open_model(run, device)
+    from kgem.answer.labels import entity_id
+
+    entities = model.data.entities
+    entity = entities[entity_id(model.data, entity)]
+    found = model.similar(entity, top, mode)
     if destination.is_table:
-        rows = [(f"{place}", each.label, f"{each.cosine:.3f}", each.frequency) for place, each in enumerate(found, 1)]
-        emit(heading(f"Similar to {entity}", space=False), table(["", "entity", "cosine", "facts"], rows, left=2))
+        rows = [
+            (f"{place}", entities.show(each.label), f"{each.cosine:.3f}", each.frequency)
+            for place, each in enumerate(found, 1)
+        ]
+        emit(
+            heading(f"Similar to {entities.show(entity)}", space=False),
+            table(["", "entity", "cosine", "facts"], rows, left=2),
+        )
     else:
         near = [asdict(each) for each in found]
         destination.write({"entity": entity, "similar": near}, near, COLUMNS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -48,7 +48,7 @@ def strengths(
         destination.write({kind: {**fit, "symbols": rows} for kind, (rows, fit) in groups.items()}, every, COLUMNS)
         return
     for place, (kind, (rows, fit)) in enumerate(groups.items()):
-        _emit_tables(kind, rows, fit, top, place > 0)
+        _emit_tables(model, kind, rows, fit, top, place > 0)
 
 
 def _list_symbols(model: Model, kind: str) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
@@ -78,12 +78,15 @@ def _list_symbols(model: Model, kind: str) -> tuple[list[dict[str, Any]], dict[s
 
 
 def _emit_tables(
-    kind: str, rows: Sequence[dict[str, Any]], fit: dict[str, float | None], top: int, space: bool
+    model: Model, kind: str, rows: Sequence[dict[str, Any]], fit: dict[str, float | None], top: int, space: bool
 ) -> None:
     columns = [kind, "strength", "facts", "ratio"]
+    show = model.data.names.show
 
     def cells(some: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        return [(_write_label(row), f"{row['strength']:.3g}", row["frequency"], f"{row['ratio']:.2f}") for row in some]
+        return [
+            (_write_label(row, show), f"{row['strength']:.3g}", row["frequency"], f"{row['ratio']:.2f}") for row in some
+        ]
 
     most, least = rows[:top], rows[::-1][: min(top, max(0, len(rows) - top))]
     emit(heading(f"The most regularised {kind}", space=space), table(columns, cells(most)))
@@ -93,5 +96,5 @@ def _emit_tables(
         say(paragraph(f"{kind}: strength grows like frequency to the power {fit['slope']:.2f} (1 is the usual rule)"))
 
 
-def _write_label(row: dict[str, Any]) -> str:
-    return f"{plain(row['label'])}{'⁻¹' if row['kind'] == 'reciprocal' else ''}"
+def _write_label(row: dict[str, Any], show: Callable[[str], str]) -> str:
+    return f"{plain(show(row['label']))}{'⁻¹' if row['kind'] == 'reciprocal' else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kgem.cli.console import heading, paragraph, table
@@ -67,8 +67,8 @@ def _check_rows(report: CheckReport, splits: Sequence[str]) -> Iterator[tuple[st
 def _reading_tables(reading: Sequence[ReadReport]) -> Iterator[Any]:
     if reading:
         yield heading("Rows of the files")
-        columns = ["file", "rows", "facts kept", "given twice", "bad", "literals"]
-        rows = [(r.source, r.rows_read, r.kept, r.duplicates, r.skipped, r.literals_dropped) for r in reading]
+        columns = ["file", "rows", "facts kept", "given twice", "bad", "literals", "names"]
+        rows = [(r.source, r.rows_read, r.kept, r.duplicates, r.skipped, r.literals_dropped, r.names) for r in reading]
         yield table(columns, rows)
     for report in reading:
         if report.problems:
@@ -96,8 +96,8 @@ def _more(count: int, shown: int) -> Iterator[str]:
         yield f"and {count - shown:,} more: --json has them"
 
 
-def stats_tables(stats: GraphStats, top: int) -> Iterator[Any]:
-    """What `kgem data stats` shows."""
+def stats_tables(stats: GraphStats, top: int, show: Callable[[str], str]) -> Iterator[Any]:
+    """What `kgem data stats` shows; `show` makes labels readable."""
     yield summary(stats.name, stats.entities, stats.relations, stats.facts)
     splits = {split: n for split, n in stats.facts.items() if n}
     yield table(["", *splits], [("facts", *splits.values())])
@@ -115,7 +115,7 @@ def stats_tables(stats: GraphStats, top: int) -> Iterator[Any]:
     yield heading("Relations, the most frequent first")
     columns = ["relation", "kind", "facts", "heads", "tails", "tails/head", "heads/tail"]
     cells = [
-        (r.relation, r.category, r.facts, r.heads, r.tails, f"{r.tails_per_head:.2f}", f"{r.heads_per_tail:.2f}")
+        (show(r.relation), r.category, r.facts, r.heads, r.tails, f"{r.tails_per_head:.2f}", f"{r.heads_per_tail:.2f}")
         for r in stats.per_relation[:top]
     ]
     yield table(columns, cells, left=2)

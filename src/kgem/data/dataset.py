@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import polars as pl
 
 from kgem.data import cache as caching
 from kgem.data.index import IntArray, LongArray, QueryIndex, Vocabulary, fact_keys, freeze, reciprocal
+from kgem.data.names import Names
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.errors import DatasetError
 from kgem.tables import Bar, Table, draw_table
@@ -83,6 +84,9 @@ class Dataset(Table):
         extra: str | None = None,
         literals: str = "drop",
         skip_bad: bool = False,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        labels: str | Path | None = None,
         cache: bool = True,
         name: str | None = None,
     ) -> Dataset:
@@ -94,24 +98,27 @@ class Dataset(Table):
         it has a column called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
         """
         chosen = None if columns is None else tuple(columns)
-        return cls.read(source, ReadOptions(format, header, chosen, extra, literals, skip_bad), cache=cache, name=name)
+        names = None if labels is None else str(labels)
+        how = ReadOptions(format, header, chosen, extra, literals, skip_bad, delimiter, encoding, names)
+        return cls.read(source, how, cache=cache, name=name)
 
     @classmethod
     def read(cls, source: Any, options: ReadOptions, *, cache: bool = True, name: str | None = None) -> Dataset:
         """As `load`, with all options in one."""
-        from kgem.data.sources import find, read  # here and not above: the readers are slow to import
+        from kgem.data.sources import find, load_names, read  # here and not above: the readers are slow to import
 
-        found = find(source, options)
+        found, given = find(source, options), load_names(options)
         keep = cache and options.extra is None and caching.worth(found.files)
         key = caching.cache_key(found.files, asdict(found.options)) if keep else ""
         kept = caching.load(key) if keep else None
         if kept:
-            return cls._from_parsed(kept, name or found.name, [found.files[split] for split in found.parts])
-        frames, reports = read(found)
-        dataset = cls.from_frames(**frames, name=name or found.name, reports=reports)
-        if keep:
-            caching.store(key, dataset._to_parsed())
-        return dataset
+            dataset = cls._from_parsed(kept, name or found.name, [found.files[split] for split in found.parts])
+        else:
+            frames, reports, names = read(found)
+            dataset = cls.from_frames(**frames, name=name or found.name, reports=reports).with_names(names)
+            if keep:
+                caching.store(key, dataset._to_parsed())
+        return dataset.with_names(given, where=options.labels)
 
     @classmethod
     def from_frames(
@@ -152,9 +159,43 @@ class Dataset(Table):
             reports=tuple((reports or {}).values()),
         )
 
+    @property
+    def names(self) -> Names:
+        """What people call the symbols."""
+        return self.entities.names
+
+    def with_names(self, names: Names, *, where: str | None = None) -> Dataset:
+        """The same graph with further names of its symbols; an error if a file (`where`) has none of them."""
+        if not names:
+            return self
+        kept = names.keep({*self.entities, *self.relations})
+        if where is not None and not kept.by_label:
+            first = next(iter(names.by_label))
+            raise DatasetError(
+                f"names no symbol of {self.name}; its first id is {first!r}",
+                where=where,
+                remedy="each line needs the label that the graph has, a tab, and the name",
+            )
+        kept = Names(kept.by_label, self._find_prefixes(kept.prefixes))
+        merged = self.names.extend(kept)
+        entities, relations = (replace(each, names=merged) for each in (self.entities, self.relations))
+        return replace(self, entities=entities, relations=relations)
+
+    def _find_prefixes(self, prefixes: Mapping[str, str]) -> dict[str, str]:
+        """Those that shorten some label."""
+        if not prefixes:
+            return {}
+        labels = pl.Series([*self.entities, *self.relations])
+        return {prefix: iri for prefix, iri in prefixes.items() if labels.str.starts_with(iri).any()}
+
     def _to_parsed(self) -> caching.Parsed:
         labels = {v.kind: v.labels for v in (self.entities, self.relations)}
-        notes = {"duplicates": dict(self.duplicates), "reports": [asdict(report) for report in self.reports]}
+        notes = {
+            "duplicates": dict(self.duplicates),
+            "reports": [asdict(report) for report in self.reports],
+            "names": dict(self.names.by_label),
+            "prefixes": dict(self.names.prefixes),
+        }
         return caching.Parsed(labels, {split: self.split(split) for split in SPLITS}, notes)
 
     @classmethod
@@ -166,10 +207,11 @@ class Dataset(Table):
             ReadReport(**{**kept, "source": str(path), "problems": tuple(Problem(**p) for p in kept["problems"])})
             for kept, path in zip(parsed.notes["reports"], sources, strict=True)
         ]
+        names = Names(parsed.notes["names"], parsed.notes["prefixes"])
         return cls(
             name=name,
-            entities=Vocabulary(parsed.labels["entity"], "entity"),
-            relations=Vocabulary(parsed.labels["relation"], "relation"),
+            entities=Vocabulary(parsed.labels["entity"], "entity", names),
+            relations=Vocabulary(parsed.labels["relation"], "relation", names),
             train=freeze(parsed.facts["train"]),
             valid=freeze(parsed.facts["valid"]),
             test=freeze(parsed.facts["test"]),
@@ -245,6 +287,11 @@ class Dataset(Table):
         """A fact of ids by its labels."""
         head, relation, tail = map(int, fact)
         return self.entities[head], self.relations[relation], self.entities[tail]
+
+    def show(self, fact: Sequence[str]) -> tuple[str, str, str]:
+        """A fact of labels for people: by names, with the labels beside them."""
+        head, relation, tail = fact
+        return self.entities.show(head), self.relations.show(relation), self.entities.show(tail)
 
     def frame(self, split: str) -> pl.DataFrame:
         """The facts of a split with their labels."""

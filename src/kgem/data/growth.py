@@ -103,7 +103,7 @@ def _extend(vocabulary: Vocabulary, columns: Sequence[pl.Series]) -> Vocabulary:
         return vocabulary
     found = pl.concat([column.unique() for column in columns]).unique()
     new = found.filter(~found.is_in(_series(vocabulary).implode())).sort()
-    return Vocabulary((*vocabulary.labels, *new.to_list()), vocabulary.kind)
+    return replace(vocabulary, labels=(*vocabulary.labels, *new.to_list()))
 
 
 def _series(vocabulary: Vocabulary) -> pl.Series:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kgem.data.names import NO_NAMES, Names
 from kgem.errors import DatasetError, UnknownLabel
 
 __all__ = ["IntArray", "LongArray", "QueryIndex", "Vocabulary", "distinct", "fact_keys", "freeze", "reciprocal"]
@@ -25,6 +26,7 @@ class Vocabulary:
 
     labels: tuple[str, ...]
     kind: str = "entity"
+    names: Names = NO_NAMES  # what people call them
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -50,6 +52,19 @@ class Vocabulary:
             near = self.suggest(label)
             remedy = f"did you mean {', '.join(map(repr, near))}?" if near else "labels are compared exactly"
             raise UnknownLabel(f"no {self.kind} is called {label!r}", remedy=remedy) from None
+
+    def show(self, label: str) -> str:
+        """A label for people: by its name, with the label beside it; one without a name as it is."""
+        return self.names.show(label)
+
+    @cached_property
+    def by_name(self) -> dict[str, list[int]]:
+        """The ids of the symbols that have each name."""
+        found: dict[str, list[int]] = {}
+        for i, label in enumerate(self.labels) if self.names.by_label else ():
+            if label in self.names.by_label:
+                found.setdefault(self.names.by_label[label], []).append(i)
+        return found
 
     def ids(self, labels: Sequence[str]) -> IntArray:
         """The ids of many labels."""

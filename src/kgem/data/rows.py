@@ -8,6 +8,7 @@ from typing import Literal
 
 import polars as pl
 
+from kgem.data.names import NO_NAMES, Names, NameTaker
 from kgem.data.options import FACT, ReadOptions
 from kgem.errors import TriplesError
 
@@ -30,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class ReadReport:
-    """What became of each row: rows_read = kept + duplicates + skipped + literals_dropped, always."""
+    """What became of each row: rows_read = kept + duplicates + skipped + literals_dropped + names, always."""
 
     source: str
     rows_read: int
@@ -39,6 +40,7 @@ class ReadReport:
     skipped: int
     literals_dropped: int
     problems: tuple[Problem, ...] = ()  # the first rows that were skipped
+    names: int = 0  # statements that name a symbol and are no facts
     conflicts: int = 0  # duplicates whose extra value differs from the one that was kept
 
 
@@ -48,6 +50,7 @@ class Triples:
 
     frame: pl.DataFrame  # head, relation, tail and, if it was named, the extra column: all String
     report: ReadReport
+    names: Names = NO_NAMES  # of the symbols, and of others that the source names
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class Intake:
         self.split = split  # which one to read of a source that has several
         self.extra_if_named = extra_if_named  # kept as the extra column if one is called so and nothing else was chosen
         self.literals_dropped = 0
+        self.names = NameTaker()
         self._unit = unit
         self._skipped = 0
         self._problems: list[Problem] = []
@@ -180,23 +184,25 @@ class Intake:
         distinct = _distinct(frame)
         report = ReadReport(
             source=self.source,
-            rows_read=given + self._skipped + self.literals_dropped,
+            rows_read=given + self._skipped + self.literals_dropped + self.names.taken,
             kept=len(distinct),
             duplicates=given - len(distinct),
             skipped=self._skipped,
             literals_dropped=self.literals_dropped,
             problems=tuple(self._problems),
+            names=self.names.taken,
             conflicts=0 if distinct is frame else _conflicts(frame, distinct),
         )
-        return Triples(distinct, report)
+        return Triples(distinct, report, self.names.result())
 
     def _nothing(self) -> TriplesError:
         if self._skipped:
             first = self._problems[0]
             what = f"no row is a fact; the first of {self._skipped:,} bad rows: {first.reason}"
             return TriplesError(what, where=self.where(first), remedy=first.remedy or None)
-        if self.literals_dropped:
-            what = f"all {self.literals_dropped:,} statements have a literal as their object"
+        if self.literals_dropped or self.names.taken:
+            literals = self.literals_dropped + self.names.taken
+            what = f"all {literals:,} statements have a literal as their object"
             remedy = "keep literals as entities: literals='keep' (--literals keep)"
             return TriplesError(what, where=self.source, remedy=remedy)
         return TriplesError("there are no facts in it: it is empty", where=self.source, remedy="give at least one")

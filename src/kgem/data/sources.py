@@ -5,19 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from kgem.data.catalog import CATALOG, find_entry, locate
 from kgem.data.formats import pykeen
+from kgem.data.names import NO_NAMES, Names, read_names
 from kgem.data.options import FACT, SPLITS, ReadOptions
-from kgem.data.streams import STDIN, split_suffix
+from kgem.data.streams import STDIN, Source, split_suffix
 from kgem.data.triples import EXTENSIONS, FORMATS, ReadReport, read_triples
-from kgem.errors import ConfigError, DatasetError
+from kgem.errors import ConfigError, DatasetError, TriplesError
 
-__all__ = ["Found", "find", "read"]
+__all__ = ["Found", "Read", "find", "load_names", "read"]
 
 # How splits are called in file names and in a column `split`.
 ALIASES = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
@@ -89,19 +91,39 @@ def _find_in_memory(source: Any, options: ReadOptions) -> Found:
     return Found("graph", parts, options)
 
 
-def read(found: Found) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
-    """The facts of each split (columns head, relation, tail and perhaps an extra one), and how reading went."""
+class Read(NamedTuple):
+    """What a graph's source has in it."""
+
+    frames: dict[str, pl.DataFrame]  # facts by split: head, relation, tail and perhaps an extra column
+    reports: dict[str, ReadReport]
+    names: Names  # of symbols, those that are in no fact included
+
+
+def read(found: Found) -> Read:
+    """The facts of each split, how reading went, and the names that the source has."""
     if WHOLE in found.parts:
         return _read_whole(found.parts[WHOLE], found.options)
     triples = {s: read_triples(part, found.options, split=s) for s, part in found.parts.items()}
-    return {s: t.frame for s, t in triples.items()}, {s: t.report for s, t in triples.items()}
+    names = reduce(Names.extend, (t.names for t in triples.values()), NO_NAMES)
+    return Read({s: t.frame for s, t in triples.items()}, {s: t.report for s, t in triples.items()}, names)
 
 
-def _read_whole(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFrame], dict[str, ReadReport]]:
+def load_names(options: ReadOptions) -> Names:
+    """The names in the file that the options tell, if they do."""
+    if options.labels is None:
+        return NO_NAMES
+    with Source.of(Path(options.labels).expanduser()).open() as file:
+        try:
+            return read_names(file.read().decode("utf-8-sig"), options.labels)
+        except UnicodeDecodeError as error:
+            raise TriplesError("is not text in UTF-8", where=options.labels, remedy="save it as UTF-8") from error
+
+
+def _read_whole(source: Any, options: ReadOptions) -> Read:
     """One source: all facts are for training, unless a column says which split each is in."""
     triples = read_triples(source, options, extra_if_named=SPLIT_COLUMN)
     if SPLIT_COLUMN not in triples.frame.columns:
-        return {"train": triples.frame}, {"train": triples.report}
+        return Read({"train": triples.frame}, {"train": triples.report}, triples.names)
     named = pl.col(SPLIT_COLUMN).cast(pl.String).str.to_lowercase().replace_strict(ALIASES, default=None)
     frame = triples.frame.with_columns(named.alias("_split"))
     wrong = frame.filter(pl.col("_split").is_null())
@@ -112,7 +134,7 @@ def _read_whole(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFra
             remedy=f"the column {SPLIT_COLUMN!r} may hold train, valid (validation, dev) and test",
         )
     frames = {split: frame.filter(pl.col("_split") == split).drop("_split", SPLIT_COLUMN) for split in SPLITS}
-    return frames, {WHOLE: triples.report}
+    return Read(frames, {WHOLE: triples.report}, triples.names)
 
 
 def _find_in_folder(folder: Path, options: ReadOptions) -> Found:
@@ -157,7 +179,11 @@ def _find_in_folder(folder: Path, options: ReadOptions) -> Found:
 
 def _refuse_options(name: str, options: ReadOptions) -> None:
     """A graph of the catalogue is read as the catalogue says: options that would change that are refused."""
-    given = [option for option in ("format", "header", "columns", "extra") if getattr(options, option)]
+    given = [
+        option
+        for option in ("format", "header", "columns", "extra", "delimiter", "encoding")
+        if getattr(options, option)
+    ]
     given += ["literals"] if options.literals == "keep" else []
     if given:
         raise ConfigError(

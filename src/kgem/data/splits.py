@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from kgem.data.columns import find_mixed_columns
 from kgem.data.dataset import SPLITS, Dataset, IntArray, LongArray, first_places
 from kgem.data.index import distinct, fact_keys
 from kgem.data.leakage import Leakage, find_leakage
@@ -159,7 +160,11 @@ def check(dataset: Dataset, threshold: float = 0.97) -> CheckReport:
         self_loops={s: int((dataset.split(s)[:, 0] == dataset.split(s)[:, 2]).sum()) for s in SPLITS},
         unseen=unseen,
         leakage=leakage,
-        notes=(*_reading_findings(dataset), *_findings(facts, repeated, overlap, unseen, leakage)),
+        notes=(
+            *_reading_findings(dataset),
+            *_column_findings(dataset),
+            *_findings(facts, repeated, overlap, unseen, leakage),
+        ),
     )
 
 
@@ -272,6 +277,12 @@ def _count_unseen(dataset: Dataset, split: str) -> Unseen:
         facts_by_entity=int(entity[ends].any(axis=1).sum()),
         facts_by_relation=int(relation[facts[:, 1]].sum()),
     )
+
+
+def _column_findings(dataset: Dataset) -> Iterator[str]:
+    found = find_mixed_columns(dataset)
+    if found is not None:
+        yield found
 
 
 def _reading_findings(dataset: Dataset) -> Iterator[str]:

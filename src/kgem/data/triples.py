@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from kgem.data.formats import delimited, facts, frames, openke, parquet, pykeen, rdf
+from kgem.data.formats.recoding import refuse_text_options
 from kgem.data.options import FACT, SPLITS, ReadOptions
 from kgem.data.rows import Intake, Problem, ReadReport, Triples, Unit, find_sound
 from kgem.data.streams import STDIN, Source, split_suffix
@@ -37,11 +38,12 @@ class Format:
     unit: Unit = "line"
     is_folder: bool = False
     has_literals: bool = False
+    is_text: bool = False  # with columns and an encoding that can be chosen
 
 
 FORMATS: dict[str, Format] = {
-    "tsv": Format((".tsv", ".txt", ".tab"), delimited.read_tsv, delimited.write_tsv),
-    "csv": Format((".csv",), delimited.read_csv, delimited.write_csv),
+    "tsv": Format((".tsv", ".txt", ".tab"), delimited.read_tsv, delimited.write_tsv, is_text=True),
+    "csv": Format((".csv",), delimited.read_csv, delimited.write_csv, is_text=True),
     "parquet": Format((".parquet",), parquet.read_parquet, parquet.write_parquet, unit="row"),
     "nt": Format((".nt",), rdf.read_nt, rdf.write_nt, has_literals=True),
     "nq": Format((".nq",), rdf.read_nq, rdf.write_nq, has_literals=True),
@@ -89,6 +91,7 @@ def read_triples(
     if frames.is_table(source):
         name = "<array>" if isinstance(source, np.ndarray) else "<frame>"
         intake = Intake(name, options, "row", split=split, extra_if_named=extra_if_named)
+        refuse_text_options(intake, "a table")
         frames.read_table(source, intake)
         return intake.result()
     if pykeen.is_factory(source):
@@ -106,6 +109,8 @@ def read_triples(
     given = Source.of(source)  # type: ignore[arg-type]  # what is in memory was taken above
     form = _find_format(options.format, given)
     intake = Intake(given.name, options, form.unit, split=split, extra_if_named=extra_if_named)
+    if not form.is_text:
+        refuse_text_options(intake, form.extensions[0])
     form.read(given, intake)
     return intake.result()
 

@@ -7,19 +7,21 @@ it says nothing about another seed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kgem.data.dataset import Dataset
+from kgem.data.dataset import Dataset, IntArray
+from kgem.data.options import FACT
 from kgem.errors import InputError
 from kgem.evaluate.blocks import OnProgress, Scorer
 from kgem.evaluate.metrics import Metrics, summarise
 from kgem.evaluate.ranking import rank
 
-__all__ = ["Difference", "bootstrap_interval", "check_same_facts", "compare_values", "rank_facts"]
+__all__ = ["Difference", "bootstrap_interval", "compare_values", "find_common", "rank_facts"]
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -48,20 +50,39 @@ class Difference:
         return asdict(self) | {"clear": self.clear}
 
 
-def check_same_facts(first: Dataset, second: Dataset) -> None:
-    """An error unless both are the same graph with the same splits."""
-    if first.content_hash != second.content_hash:
+def find_common(graphs: Sequence[Dataset], split: str) -> list[IntArray]:
+    """The facts (n, 3) that all graphs have in this split, in the same order, by the ids of each graph.
+
+    Graphs need not be equal: one may have grown out of the other. An error if no fact is in all of them.
+    """
+    first = graphs[0]
+    if not len(first.split(split)):
+        raise InputError(f"{first.name} has no facts in {split}", remedy="compare on another split")
+    if all(each.content_hash == first.content_hash for each in graphs):
+        return [first.split(split)] * len(graphs)
+    frames = [each.frame(split).select(FACT).with_row_index("place") for each in graphs]
+    both = frames[0].rename({"place": "0"})
+    for number, frame in enumerate(frames[1:], 1):
+        both = both.join(frame.rename({"place": f"{number}"}), on=FACT, how="inner", maintain_order="left")
+    if not len(both):
+        names = " and ".join(dict.fromkeys(repr(each.name) for each in graphs))
         raise InputError(
-            f"the models are of different graphs or splits: {first.name!r} and {second.name!r}",
+            f"the models have no {split} fact in common, so that they cannot be compared: {names}",
             remedy="fit both to the same folder with train, valid and test, or split with the same seed",
         )
+    return [each.split(split)[both[f"{number}"].to_numpy()] for number, each in enumerate(graphs)]
 
 
 def rank_facts(
-    scorer: Scorer, data: Dataset, split: str = "test", *, on_progress: OnProgress | None = None
+    scorer: Scorer,
+    data: Dataset,
+    split: str = "test",
+    *,
+    facts: IntArray | None = None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[Metrics, Floats]:
-    """The figures of a split, and the mean reciprocal rank of each fact's two questions: (n,)."""
-    facts = data.split(split)
+    """The figures of a split, or of some facts (n, 3), and the mean reciprocal rank of each's two questions: (n,)."""
+    facts = data.split(split) if facts is None else facts
     if not len(facts):
         raise InputError(f"{data.name} has no facts in {split}", remedy="compare on another split")
     ranks = rank(scorer, data.reciprocal(facts), data.filter_index, on_progress=on_progress)

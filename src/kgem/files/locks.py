@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kgem.errors import ArtifactError, InputError, RunBusy
 
-__all__ = ["lock_run", "open_locked"]
+__all__ = ["is_locked", "lock_run", "open_locked"]
 
 LOCK = ".lock"
 
@@ -49,6 +49,23 @@ def lock_run(folder: Path) -> Iterator[None]:
                 os.ftruncate(handle, 0)
     finally:
         os.close(handle)
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process works in a run folder now."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # some network disks cannot lock
+        return False
+    finally:
+        os.close(handle)
+    return False
 
 
 def _take(handle: int, folder: Path) -> None:

@@ -22,7 +22,17 @@ from kgem.files.atomic import is_at, locate, replace_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Manifest", "Store", "hash_file", "is_store", "kgem_version", "read_kind", "read_store", "write_store"]
+__all__ = [
+    "Manifest",
+    "Store",
+    "hash_file",
+    "is_store",
+    "kgem_version",
+    "read_document",
+    "read_kind",
+    "read_store",
+    "write_store",
+]
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 TENSORS, DOCUMENT = ".safetensors", ".json"
@@ -88,6 +98,24 @@ def read_store(folder: Path, *, kind: str, version: int) -> Store:
         except ArtifactError:
             if is_at(handle, place):
                 raise  # else it was replaced while being read: not damaged
+        finally:
+            os.close(handle)
+    raise ArtifactError(f"there is no {kind} here", where=str(folder), remedy="check the path")
+
+
+def read_document(folder: Path, name: str, *, kind: str, version: int) -> Any:
+    """One document of a store, checked; of the other files only that they are there with the right size."""
+    while found := _locate(folder):
+        place, handle = found
+        try:
+            manifest = _read_manifest(place, kind, version)
+            for other, record in manifest.files.items():
+                _check_size(place / other, record)
+            path = place / f"{name}{DOCUMENT}"
+            return _from_json(path, _read_checked(path, manifest.files[path.name]))
+        except ArtifactError:
+            if is_at(handle, place):
+                raise  # else it was replaced while being read
         finally:
             os.close(handle)
     raise ArtifactError(f"there is no {kind} here", where=str(folder), remedy="check the path")
@@ -263,6 +291,15 @@ def _read_checked(path: Path, record: FileRecord) -> bytes:
     if hashlib.sha256(content).hexdigest() != record.sha256:
         raise Damaged("is damaged: its sha256 is not the one in the manifest", where=str(path), remedy=_ANEW)
     return content
+
+
+def _check_size(path: Path, record: FileRecord) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise Damaged("is missing", where=str(path), remedy=_ANEW) from error
+    if size != record.size:
+        raise Damaged(f"has {size:,} bytes instead of {record.size:,}", where=str(path), remedy=_ANEW)
 
 
 def _from_json(path: Path, content: bytes) -> Any:

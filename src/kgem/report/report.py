@@ -15,6 +15,7 @@ from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
 from kgem.report.examples import draw_examples
 from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import Section, assemble_page, esc
+from kgem.report.naming import name_evaluation, name_examples, name_facts
 
 
 def write_report(
@@ -45,13 +46,13 @@ def render_report(
     chosen = model.resolve(mode)
     split = next((name for name in ("test", "valid", "train") if len(model.data.split(name))), "train")
     tell("ranking")
-    evaluation = model.evaluate(split, chosen)
+    evaluation = name_evaluation(model.data, model.evaluate(split, chosen))
     tell("calibration")
     calibration = measure_calibration(model, split, chosen, most=ENOUGH_FACTS)
     tell("predictions")
-    examples = list(draw_examples(model, split, chosen))
+    examples = name_examples(model.data, list(draw_examples(model, split, chosen)))
     tell("proposals")
-    proposals = model.missing_facts(sections.PROPOSALS, mode=chosen)
+    proposals = name_facts(model.data, model.missing_facts(sections.PROPOSALS, mode=chosen))
     baseline = filtered_mrr(FrequencyScorer(model.data), model.data.reciprocal(model.data.split(split)), model.data)
     tell("figures")
     parts = [

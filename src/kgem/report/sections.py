@@ -195,7 +195,10 @@ def render_strengths(model: Model) -> str:
     order = np.argsort(-entities, kind="stable")
 
     def rows(places: Sequence[int]) -> list[list[str]]:
-        return [[esc(data.entities[i]), f"{entities[i]:.3g}", f"{data.entity_counts[i]:,}"] for i in places]
+        return [
+            [esc(data.entities.show(data.entities[i])), f"{entities[i]:.3g}", f"{data.entity_counts[i]:,}"]
+            for i in places
+        ]
 
     def draw(kind: str, what: str) -> str:
         return picture(

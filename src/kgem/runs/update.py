@@ -18,6 +18,7 @@ from kgem.answer.proposals import Decided
 from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset, IntArray
 from kgem.data.growth import Changes, grow
+from kgem.data.names import NO_NAMES, Names
 from kgem.data.options import FACT, ReadOptions
 from kgem.errors import ConfigError, InputError
 from kgem.evaluate.validation import filtered_mrr
@@ -53,6 +54,7 @@ class Delta:
         default_factory=dict
     )  # that people decided about, and whether they are right
     warnings: tuple[str, ...] = ()
+    names: Names = NO_NAMES  # of symbols, new and old
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,7 @@ def read_delta(facts: Any, remove: Any = None, options: ReadOptions | None = Non
     delta = _read_additions(facts, options)
     if remove is None:
         return delta
-    frames, reports, files = _read(remove, options)
+    frames, reports, files, _ = _read(remove, replace(options, labels=None))
     parts = [frame.select(FACT) for frame in frames.values()]
     parts += [] if delta.removed is None else [delta.removed]
     return replace(delta, removed=pl.concat(parts), reports=(*delta.reports, *reports), files={**delta.files, **files})
@@ -104,21 +106,24 @@ def _read_additions(facts: Any, options: ReadOptions) -> Delta:
         return Delta()
     if isinstance(facts, str | Path) and str(facts) != "-" and is_review(Path(facts).expanduser()):
         return _from_review(Path(facts).expanduser())
-    frames, reports, files = _read(facts, options)
+    frames, reports, files, names = _read(facts, options)
     columns = {column for frame in frames.values() for column in frame.columns} - set(FACT)
     warnings = tuple(f"the column {column} is not used in training" for column in sorted(columns))
-    return Delta(frames, None, reports, files, warnings=warnings)
+    return Delta(frames, None, reports, files, warnings=warnings, names=names)
 
 
-def _read(source: Any, options: ReadOptions) -> tuple[dict[str, pl.DataFrame], tuple[ReadReport, ...], dict[str, str]]:
-    """Labelled facts by split, how reading went, and the files' hashes."""
-    from kgem.data.sources import find, read
+def _read(
+    source: Any, options: ReadOptions
+) -> tuple[dict[str, pl.DataFrame], tuple[ReadReport, ...], dict[str, str], Names]:
+    """Labelled facts by split, how reading went, the files' hashes, and names of symbols."""
+    from kgem.data.sources import find, load_names, read
 
     if isinstance(source, Dataset):
-        return {split: source.frame(split) for split in SPLITS if len(source.split(split))}, (), {}
+        return {split: source.frame(split) for split in SPLITS if len(source.split(split))}, (), {}, source.names
     found = find(source, options)
-    frames, reports = read(found)
-    return frames, tuple(reports.values()), {str(path): hash_file(path) for path in found.files.values()}
+    frames, reports, names = read(found)
+    hashes = {str(path): hash_file(path) for path in found.files.values()}
+    return frames, tuple(reports.values()), hashes, names.extend(load_names(options))
 
 
 def _from_review(path: Path) -> Delta:
@@ -154,6 +159,7 @@ def plan_update(
         raise InputError(
             _nothing(changes), remedy="give facts that the graph does not have, or --remove some that it has"
         )
+    data = data.with_names(delta.names)
     config = _update_config(model, overrides or {})
     prior = Prior(config.model.p, model.point.score.complex)
     warm = grown_start(
@@ -263,6 +269,7 @@ def same_questions(model: Model) -> dict[str, dict[str, float]]:
 
 def new_folder(folder: Path) -> Path:
     """Where an update goes by default: beside the run, with the next number that is free."""
+    folder = folder.resolve() if folder.name in ("", "..") else folder  # "." and ".." have no name to number
     in_run = folder.name == "model" and (folder.parent / "config.toml").is_file()
     run = folder.parent if in_run else folder
     stem, number = re.fullmatch(r"(.*?)(?:-(\d+))?", run.name).groups()  # type: ignore[union-attr]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
 from importlib import metadata
@@ -14,7 +15,7 @@ import numpy as np
 
 from kgem.answer.entity import entity_view
 from kgem.answer.judge import Judge, judge_facts
-from kgem.answer.labels import LabelSearch
+from kgem.answer.labels import SEVERAL, LabelSearch, means
 from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
@@ -22,6 +23,7 @@ from kgem.answer.predict import Query
 from kgem.answer.questions import good_questions
 from kgem.data.dataset import SPLITS
 from kgem.data.index import Vocabulary
+from kgem.data.names import Names
 from kgem.data.stats import relation_categories
 from kgem.errors import InputError
 from kgem.evaluate.blocks import OnProgress
@@ -55,9 +57,10 @@ class Explorer:
         self.model, self.folder = model, find_run(folder) or folder
         self.review = Review(self.folder)
         self.jobs = Jobs()
+        self._path = os.path.relpath(self.folder)
         data = model.data
-        self._entities = LabelSearch(data.entities.labels, data.entity_counts)
-        self._relations = LabelSearch(data.relations.labels, data.relation_counts)
+        self._entities = LabelSearch.of(data.entities, data.entity_counts)
+        self._relations = LabelSearch.of(data.relations, data.relation_counts)
         self._categories = relation_categories(data)
         self._records = _read_records(self.folder)
         self._examples = [
@@ -82,6 +85,7 @@ class Explorer:
         return {
             "name": data.name,
             "run": self.folder.resolve().name,
+            "path": self._path,
             "version": metadata.version("kgem"),
             "model": {"score": model.config.model.score, "dim": model.config.model.dim, "p": model.config.model.p},
             "mode": model.mode,
@@ -115,7 +119,7 @@ class Explorer:
 
     def predict(self, question: Query, top: int, new_only: bool, mode: str) -> Document:
         """The answers to a question."""
-        self._check_labels(*question)
+        question = Query(*self._check_labels(*question))
         return self._predict(question, top, new_only, self.model.resolve(mode))
 
     def _compute_prediction(self, question: Query, top: int, new_only: bool, mode: str) -> Document:
@@ -125,8 +129,8 @@ class Explorer:
 
     def judge(self, head: str, relation: str, tail: str, mode: str) -> Document:
         """How credible a fact is."""
-        self._check_labels(head, relation, tail)
-        return self._judge((head, relation, tail), self.model.resolve(mode))
+        fact = self._check_labels(head, relation, tail)
+        return self._judge(fact, self.model.resolve(mode))
 
     def _compute_judgement(self, fact: tuple[str, str, str], mode: str) -> Document:
         judge, scorer = self._learn_judge(mode), self.model.mode_scorer(mode)
@@ -137,8 +141,8 @@ class Explorer:
 
     def entity(self, label: str, limit: int) -> Document:
         """One entity as a whole."""
-        self._check_labels(label)
-        return self._view(label, limit)
+        (found, _, _) = self._check_labels(label)
+        return self._view(found, limit)
 
     def _compute_view(self, label: str, limit: int) -> Document:
         strengths = self.model.strengths.entities.array
@@ -146,7 +150,7 @@ class Explorer:
 
     def similar(self, entity: str, top: int, mode: str) -> Document:
         """The entities that are most like one."""
-        self._check_labels(entity)
+        entity = str(self._check_labels(entity)[0])
         found = self.model.similar(entity, top, mode) if self.model.data.n_entities > 1 else []
         return {"entity": entity, "items": [asdict(each) for each in found]}
 
@@ -213,7 +217,7 @@ class Explorer:
     def _find_facts(
         self, kind: str, find: Callable[..., list[ScoredFact]], relation: str | None, patient: bool = False
     ) -> Job:
-        self._check_labels(relation=relation)
+        _, relation, _ = self._check_labels(relation=relation)
         only = None if relation is None else [relation]
 
         def work(on_progress: OnProgress) -> list[ScoredFact]:
@@ -242,7 +246,7 @@ class Explorer:
         """Mutates: note a decision; it is on disk when this returns."""
         fact = head, relation, tail
         if decision != UNDO or fact not in self.review.by_fact:  # one is undone even if the graph lost its labels
-            self._check_labels(*fact)
+            fact = head, relation, tail = self._check_labels(*fact)
             if decision == UNDO:
                 return {"counts": self.review.counts, "decision": None}
             self._check_kind(*fact, kind)
@@ -258,20 +262,47 @@ class Explorer:
             has, other = ("has", "doubtful") if known else ("does not have", "missing")
             raise Refused(409, "wrong-kind", f"the graph {has} this fact", f"this fact can only be {other}")
 
-    def _check_labels(self, head: str | None = None, relation: str | None = None, tail: str | None = None) -> None:
-        """An error with neighbours, found faster than by comparing with every label, if one is not in the graph."""
+    def _check_labels(self, head: str | None = None, relation: str | None = None, tail: str | None = None) -> Any:
+        """The labels that are meant, which may be given by names: three, None where none is given.
+
+        An error with neighbours, found faster than by comparing with every label, if the graph does not have one.
+        """
         data = self.model.data
-        for label, vocabulary, search in (
-            (head, data.entities, self._entities),
-            (relation, data.relations, self._relations),
-            (tail, data.entities, self._entities),
-        ):
-            if label is not None and label not in vocabulary:
-                raise UnknownHere(vocabulary.kind, label, search.near(label))
+        entities, relations = (data.entities, self._entities), (data.relations, self._relations)
+        found = []
+        for text, (vocabulary, search) in zip((head, relation, tail), (entities, relations, entities), strict=True):
+            meant = [] if text is None else means(vocabulary, text)
+            if text is not None and len(meant) != 1:
+                near = [vocabulary[i] for i in meant[:SEVERAL]] or search.near(text)
+                raise UnknownHere(vocabulary, text, near, several=len(meant))
+            found.append(vocabulary[meant[0]] if meant else None)
+        return tuple(found)
+
+    def add_names(self, document: Any) -> Any:
+        """A document with the names of the labels in it, for graphs whose symbols have names."""
+        names = self.model.data.names
+        if not names or not isinstance(document, Mapping):
+            return document
+        return {**document, "names": {label: pair for label, pair in _find_names(document, names)}}
 
     def _check_split(self, split: str) -> None:
         if not len(self.model.data.split(split)):
             raise InputError(f"{self.model.data.name} has no facts in {split}", remedy="ask for another split")
+
+
+def _find_names(value: Any, names: Names) -> Iterator[tuple[str, list[str | None]]]:
+    """Label, name and short label of whatever text in a document is a label that is shown otherwise."""
+    if isinstance(value, str):
+        short, name = names.shorten(value), names.by_label.get(value)
+        if name is not None or short != value:
+            yield value, [name, short]
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _find_names(key, names)
+            yield from _find_names(each, names)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _find_names(each, names)
 
 
 def _find_labels(search: LabelSearch, text: str, limit: int) -> Document:

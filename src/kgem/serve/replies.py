@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from kgem.data.index import Vocabulary
 from kgem.errors import ArtifactError, InputError, KgemError, UnknownLabel
 from kgem.serve.jobs import Busy
 
@@ -35,10 +36,12 @@ class Refused(Exception):
 class UnknownHere(UnknownLabel):
     """A label that the graph does not have, with some that may have been meant."""
 
-    def __init__(self, kind: str, label: str, suggestions: Sequence[str]) -> None:
+    def __init__(self, vocabulary: Vocabulary, label: str, suggestions: Sequence[str], *, several: int = 0) -> None:
         shown = label if len(label) <= 80 else f"{label[:80]}…"
-        remedy = f"did you mean {' or '.join(suggestions)}?" if suggestions else "labels are compared exactly"
-        super().__init__(f"no {kind} is called {shown!r}", remedy=remedy)
+        near = " or ".join(map(vocabulary.show, suggestions))
+        remedy = f"did you mean {near}?" if suggestions else "labels are compared exactly"
+        what = f"no {vocabulary.kind} is" if not several else f"more than one {vocabulary.kind} is"
+        super().__init__(f"{what} called {shown!r}", remedy=remedy)
         self.suggestions = list(suggestions)
 
 
@@ -81,7 +84,8 @@ async def _handle_refused(request: Request, error: Exception) -> Response:
 async def _handle_unknown_label(request: Request, error: Exception) -> Response:
     assert isinstance(error, UnknownLabel)
     near = error.suggestions if isinstance(error, UnknownHere) else []
-    return reply_error(404, "unknown-label", error.what, error.remedy, near)
+    told = {"kind": "unknown-label", "message": error.what, "remedy": error.remedy, "suggestions": near}
+    return reply(request.app.state.desk.explorer.add_names({"error": told}), 404)
 
 
 def _handle_as(status: int, kind: str) -> Handler:

@@ -34,11 +34,16 @@ class Desk:
 
     async def compute(self, work: Callable[..., T], *given: Any) -> T:
         """What keeps a core busy: waits until a thread is free."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._with_names, work, *given)
 
     async def compute_now(self, work: Callable[..., T], *given: Any) -> T:
         """What takes little time, or waits for the disk: not in one queue with what computes."""
-        return await asyncio.to_thread(work, *given)
+        return await asyncio.to_thread(self._with_names, work, *given)
+
+    def _with_names(self, work: Callable[..., T], *given: Any) -> T:
+        """What work gives, with the names of the labels in it."""
+        named: T = self.explorer.add_names(work(*given))
+        return named
 
     async def job(
         self, begin: Callable[[], Job | dict[str, Any]], to_document: Callable[[Any], dict[str, Any]]
@@ -46,14 +51,14 @@ class Desk:
         """The result of work in the background, or how far it is."""
         job = begin()
         if isinstance(job, dict):
-            return reply({"state": "ready", **to_document(job)})
+            return reply(self.explorer.add_names({"state": "ready", **to_document(job)}))
         waited = 0.0
         while not job.finished.is_set() and waited < GRACE:
             await asyncio.sleep(POLL)
             waited += POLL
         if not job.finished.is_set():
             return reply({"state": "working", "done": job.done, "of": job.of}, 202)
-        return reply({"state": "ready", **to_document(job.value())})
+        return reply(self.explorer.add_names({"state": "ready", **to_document(job.value())}))
 
 
 def _get_desk(request: Request) -> Desk:

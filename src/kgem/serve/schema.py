@@ -136,6 +136,7 @@ class _ReviewCounts(BaseModel):
 class AboutReply(BaseModel):
     name: str
     run: str
+    path: str  # of its folder, from where the server was started
     version: str
     model: _Model
     mode: str

@@ -9,6 +9,7 @@ import polars as pl
 
 from kgem.data.formats.pages import BOM, decode_rows, read_pages
 from kgem.data.formats.quoting import NUL_MARK, Page
+from kgem.data.formats.recoding import open_text
 from kgem.data.options import FACT
 from kgem.data.rows import Intake, Layout, Problem, choose, width_reason, width_remedy
 from kgem.data.streams import Source, write_to
@@ -16,17 +17,29 @@ from kgem.errors import TriplesError
 
 __all__ = ["read_csv", "read_tsv", "write_csv", "write_tsv"]
 
+SEPARATORS = {  # what may be between columns: its name, and how to say so
+    "\t": ("a tab", "format='tsv' (--format tsv)"),
+    ",": ("a comma", "format='csv' (--format csv)"),
+    ";": ("a semicolon", "delimiter=';' (--delimiter ';')"),
+    "|": ("a bar", "delimiter='|' (--delimiter '|')"),
+    " ": ("a space", "delimiter=' ' (--delimiter ' ')"),
+}
+
 
 def read_tsv(source: Source, intake: Intake) -> None:
     """Rows end with a newline, fields with a tab; quotes and '#' are letters like any other."""
-    with source.open() as stream:
-        _take_pages(read_pages(stream, intake), intake, separator="\t")
+    with open_text(source, intake) as stream:
+        _take_pages(read_pages(stream, intake), intake, separator=intake.options.delimiter or "\t")
 
 
 def read_csv(source: Source, intake: Intake) -> None:
     """Fields end with a comma; a field in double quotes may hold commas, newlines and doubled quotes."""
-    with source.open() as stream:
-        _take_pages(read_pages(stream, intake, quotes=True), intake, separator=",")
+    separator = intake.options.delimiter or ","
+    if len(separator.encode()) > 1:
+        what = f"CSV cannot have {separator!r} between its columns"
+        raise TriplesError(what, where=intake.source, remedy="one ASCII character, or no quoting at all: --format tsv")
+    with open_text(source, intake) as stream:
+        _take_pages(read_pages(stream, intake, quotes=True, separator=separator.encode()), intake, separator)
 
 
 def write_tsv(frame: pl.DataFrame, target: Path) -> None:
@@ -68,6 +81,9 @@ def _layout(page: Page, intake: Intake, separator: str) -> Layout:
     first = _slow_fields(page, 0, separator)
     if isinstance(first, Problem):
         raise intake.error(first, may_skip=False)
+    if len(first) == 1:
+        problem = Problem(page.line(0), "1 column in the first row", _other_separator(page.rows[0], None, separator))
+        raise intake.error(problem, may_skip=False)
     names = first if options.has_header else None
     return choose(len(first), names, intake, f"{intake.source}:{page.line(0)}")
 
@@ -106,12 +122,12 @@ def _slow_fields(page: Page, row: int, separator: str) -> list[str] | Problem:
     if row in page.stray:
         return Problem(line, page.stray[row], 'write a quote inside a label as "" and put the label in quotes')
     if (NUL_MARK if page.quoted else b"\0") in raw:
-        return Problem(line, "a NUL byte", "save the file as plain text in UTF-8")
+        return Problem(line, "a NUL byte", "save the file as plain text in UTF-8; text in UTF-16: --encoding utf-16")
     try:
         text = raw.decode().removesuffix("\r")
     except UnicodeDecodeError as error:
         what = f"byte {error.start + 1} of the row is not UTF-8 (0x{raw[error.start]:02x})"
-        return Problem(line, what, "save the file as UTF-8")
+        return Problem(line, what, "save the file as UTF-8, or name its encoding, as in encoding='cp1252' (--encoding)")
     if not text:
         return Problem(line, "a blank line", "remove it")
     fields = text.split("\0" if page.quoted else separator)
@@ -127,7 +143,17 @@ def _problem(page: Page, row: int, layout: Layout, separator: str) -> Problem:
     if len(fields) != layout.width:
         remedy = width_remedy(len(fields), layout.width)
         if len(fields) == 1:
-            remedy += f" with {'a tab' if separator == chr(9) else 'a comma'} between them"
+            remedy = _other_separator(page.rows[row], layout.width, separator) or remedy
         return Problem(page.line(row), width_reason(len(fields), layout.width), remedy)
     empty = [name for name, place in zip(FACT, layout.places, strict=False) if not fields[place]]
     return Problem(page.line(row), f"the {empty[0]} is empty", "give it a label")
+
+
+def _other_separator(row: bytes, width: int | None, separator: str) -> str:
+    """What to do about a row in one piece: name what is between its columns, if that can be seen."""
+    text = row.decode(errors="replace")
+    for other, (one, remedy) in SEPARATORS.items():
+        parts = len(text.split(other))
+        if other != separator and (parts == width or (width is None and parts >= len(FACT))):
+            return f"{one} seems to be between its columns: {remedy}"
+    return f"each row needs its columns with {SEPARATORS.get(separator, (repr(separator), ''))[0]} between them"

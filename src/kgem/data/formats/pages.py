@@ -30,21 +30,31 @@ def _buffers(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
     yield block, True
 
 
-def read_pages(stream: IO[bytes], intake: Intake, *, quotes: bool = False) -> Iterator[Page]:
+def read_pages(stream: IO[bytes], intake: Intake, *, quotes: bool = False, separator: bytes = b",") -> Iterator[Page]:
     """Each line is a row; with `quotes`, as in CSV, a row ends with a newline that is not between quotes."""
     rest, line = b"", 1
     for block, final in _buffers(stream):
         text = rest + block if rest else block
+        text, blank = _split_blank_end(text)  # blank lines at the end of a file are no rows
         if quotes and b'"' in text:
-            page, end = quoted_page(text, line, final, give_up=len(text) > LONGEST + BLOCK)
+            page, end = quoted_page(text, line, final, len(text) > LONGEST + BLOCK, separator)
         else:
             end = len(text) if final else text.rfind(b"\n") + 1
             page = Page.of_lines(text[:end], line)
-        rest, line = text[end:], line + page.n_lines
+        rest, line = text[end:] + blank, line + page.n_lines
         if len(rest) > (LONGEST + BLOCK if quotes and b'"' in rest else LONGEST):
             problem = Problem(line, f"a line of more than {LONGEST >> 20} MiB", "this is not a text file of facts")
             raise intake.error(problem, may_skip=False)
         yield page
+
+
+def _split_blank_end(text: bytes) -> tuple[bytes, bytes]:
+    """Text up to the end of its last line that is not blank, and the blank lines after it."""
+    end = len(text.rstrip(b" \r\n"))
+    if end:
+        newline = text.find(b"\n", end)
+        end = newline + 1 if newline >= 0 else len(text)
+    return text[:end], text[end:]
 
 
 def decode_rows(rows: list[bytes]) -> pl.Series:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,16 @@ _ROW_END = b"\xff"  # like NUL_MARK a byte that UTF-8 never has
 # 0xff and 0xfd of the input itself become 0xfe: not UTF-8 either, so the row stays as bad as it is.
 _FREE_MARKS = bytes.maketrans(b"\x00\xfd\xff", NUL_MARK + b"\xfe\xfe")
 
-_FIELD = rb'(?:"(?:[^"]++|"")*+"|[^",\n]*+)'
-_ROW = re.compile(rb"(?:" + _FIELD + rb",)*+" + _FIELD + rb"(?:\r?\n|\r?\Z)")
-_BEGUN = re.compile(rb"(?:" + _FIELD + rb',)*+(?:"(?:[^"]++|"")*+"?+\r?+|[^",\n]*+)\Z')
+
+@lru_cache
+def _row_patterns(separator: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """A whole row, and one whose quote may still be closed; the separator is one byte."""
+    end = re.escape(separator)
+    bare = rb'[^"\n' + end + rb"]*+"
+    field = rb'(?:"(?:[^"]++|"")*+"|' + bare + rb")"
+    before = rb"(?:" + field + end + rb")*+"
+    begun = before + rb'(?:"(?:[^"]++|"")*+"?+\r?+|' + bare + rb")\Z"
+    return re.compile(before + field + rb"(?:\r?\n|\r?\Z)"), re.compile(begun)
 
 
 @dataclass(frozen=True)
@@ -55,30 +63,32 @@ class Page:
         return replace(self, rows=self.rows[1:], lines=lines[1:], stray=stray)
 
 
-def quoted_page(text: bytes, first_line: int, final: bool, give_up: bool = False) -> tuple[Page, int]:
+def quoted_page(
+    text: bytes, first_line: int, final: bool, give_up: bool = False, separator: bytes = b","
+) -> tuple[Page, int]:
     """The complete rows at the start of a text with quotes, and where they end; at the end all are complete.
 
     `give_up` takes a quote that the first row opened and did not close so far as a stray one.
     """
     quotes = np.flatnonzero(_bytes(text) == ord('"'))
-    if _is_well_quoted(text, quotes) and not ((final or give_up) and len(quotes) % 2):
+    if _is_well_quoted(text, quotes, separator) and not ((final or give_up) and len(quotes) % 2):
         end = len(text) if final else _last_row_end(text, quotes)
-        return _cut(text[:end], quotes[quotes < end], first_line, {}), end
-    repaired, stray, end = _repair(text, final, give_up)
+        return _cut(text[:end], quotes[quotes < end], first_line, {}, separator), end
+    repaired, stray, end = _repair(text, final, give_up, separator)
     quotes = np.flatnonzero(_bytes(repaired) == ord('"'))
-    return _cut(repaired, quotes, first_line, stray), end
+    return _cut(repaired, quotes, first_line, stray, separator), end
 
 
 def _bytes(text: bytes) -> npt.NDArray[np.uint8]:
     return np.frombuffer(text, dtype=np.uint8)
 
 
-def _is_well_quoted(text: bytes, quotes: Positions) -> bool:
+def _is_well_quoted(text: bytes, quotes: Positions, separator: bytes) -> bool:
     """Every other quote opens a field, or doubles the quote before it; the others close one, or are doubled."""
     padded = np.concatenate([_bytes(b"\n"), _bytes(text), _bytes(b"\n\n")])
     before = padded[quotes[0::2]]
     after, next_after = padded[quotes[1::2] + 2], padded[quotes[1::2] + 3]
-    edges = _bytes(b',\n"')
+    edges = _bytes(separator + b'\n"')
     opens = np.isin(before, edges)
     closes = np.isin(after, edges) | ((after == ord("\r")) & (next_after == ord("\n")))
     return bool(opens.all() and closes.all())
@@ -95,14 +105,14 @@ def _last_row_end(text: bytes, quotes: Positions) -> int:
     return int(ends[-1]) + 1 if len(ends) else 0
 
 
-def _cut(text: bytes, quotes: Positions, first_line: int, stray: dict[int, str]) -> Page:
+def _cut(text: bytes, quotes: Positions, first_line: int, stray: dict[int, str], separator: bytes) -> Page:
     """Well quoted text into rows, with NUL between their fields."""
     newlines = np.flatnonzero(_bytes(text) == ord("\n"))
     ends = _outside(newlines, quotes)
-    commas = _outside(np.flatnonzero(_bytes(text) == ord(",")), quotes)
+    between = _outside(np.flatnonzero(_bytes(text) == ord(separator)), quotes)
     marked = bytearray(text.translate(_FREE_MARKS))
     view = np.frombuffer(marked, dtype=np.uint8)
-    view[commas] = 0
+    view[between] = 0
     view[ends] = _ROW_END[0]
     rows = bytes(marked).split(_ROW_END)
     starts = np.concatenate([[0], ends + 1])
@@ -113,18 +123,19 @@ def _cut(text: bytes, quotes: Positions, first_line: int, stray: dict[int, str])
     return Page(rows, len(newlines), first_line, lines, quoted=True, has_cr=b"\r" in text, stray=stray)
 
 
-def _repair(text: bytes, final: bool, give_up: bool) -> tuple[bytes, dict[int, str], int]:
+def _repair(text: bytes, final: bool, give_up: bool, separator: bytes) -> tuple[bytes, dict[int, str], int]:
     """Row by row, the obvious way: a line whose quotes are wrong becomes blank, and reading goes on after it."""
     rows: list[bytes] = []
     stray: dict[int, str] = {}
+    whole, open_ended = _row_patterns(separator)
     at = 0
     while at < len(text):
-        row = _ROW.match(text, at)
+        row = whole.match(text, at)
         if row and (final or row.group().endswith(b"\n")):
             rows.append(row.group())
             at = row.end()
             continue
-        begun = bool(_BEGUN.match(text, at))
+        begun = bool(open_ended.match(text, at))
         newline = text.find(b"\n", at)
         may_go_on = (begun and not (give_up and at == 0)) or newline < 0
         if may_go_on and not final:

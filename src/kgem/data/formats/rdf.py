@@ -20,6 +20,7 @@ import pyoxigraph as ox
 from kgem.data.formats.pages import BOM, read_pages
 from kgem.data.formats.quoting import Page
 from kgem.data.formats.rdf_terms import BASE, Labels, decode, entity, graph, literal, relation
+from kgem.data.names import NAMING, PREFIXES
 from kgem.data.options import FACT
 from kgem.data.rows import Intake, Problem
 from kgem.data.streams import Source, write_to
@@ -45,12 +46,16 @@ class _Batch:
         self._rows: list[tuple[str, ...]] = []
 
     def add(self, quads: Iterable[Any]) -> None:
-        """Statements without fault; literals are dropped or kept as the options say."""
+        """Statements without fault; literals are names, dropped, or kept as the options say."""
         label, width = self._labels, self._width
-        drop = self._intake.options.literals == "drop"
+        drop, names = self._intake.options.literals == "drop", self._intake.names
         for quad in quads:
             if drop and isinstance(quad.object, ox.Literal):
-                self._intake.literals_dropped += 1
+                naming = quad.predicate.value
+                if naming in NAMING:
+                    names.take(label(quad.subject), quad.object.value, quad.object.language, naming)
+                else:
+                    self._intake.literals_dropped += 1
             else:
                 self._rows.append(tuple(map(label, tuple(quad)[:3] if width == 3 else quad)))
         if len(self._rows) >= BATCH:
@@ -103,6 +108,7 @@ def read_nq(source: Source, intake: Intake) -> None:
 
 def _read_lines(source: Source, intake: Intake, form: Any) -> None:
     batch = _Batch(intake)
+    intake.names.prefixes.update(PREFIXES)
     with source.open() as stream:
         for page in read_pages(stream, intake):
             for start in range(0, len(page.rows), 4096):
@@ -236,7 +242,8 @@ def _read_stream(pieces: _Pieces, intake: Intake, form: Any) -> None:
     """
     batch = _Batch(intake, renumber=True)
     try:
-        for quad in ox.parse(input=cast("IO[bytes]", pieces), format=form):
+        parser = ox.parse(input=cast("IO[bytes]", pieces), format=form)
+        for quad in parser:
             pieces.nested = 0
             reason = batch.fault(quad)
             if reason:
@@ -249,6 +256,9 @@ def _read_stream(pieces: _Pieces, intake: Intake, form: Any) -> None:
         advice = f"{problem.remedy}; only in N-Triples and N-Quads can bad statements be skipped"
         raise intake.error(replace(problem, remedy=advice), may_skip=False) from error
     batch.flush()
+    own = {prefix: iri for prefix, iri in parser.prefixes.items() if iri}
+    known = {prefix: iri for prefix, iri in PREFIXES.items() if iri not in own.values()}
+    intake.names.prefixes.update({**known, **own})
 
 
 def _write(form: Any, frame: pl.DataFrame, target: Path, literals: bool = False) -> None:

@@ -69,10 +69,11 @@ def strengths_figure(
 def draw_strengths(model: Model, kind: str) -> Figure:
     """Fig. 3 of a model's entities, or of its relations and their reciprocals."""
     data = model.data
+    labels = [data.names.call(label) for label in (data.entities if kind == "entities" else data.relations)]
     if kind == "entities":
-        return strengths_figure(model.strengths.entities.array, data.entity_counts, data.entities.labels)
+        return strengths_figure(model.strengths.entities.array, data.entity_counts, labels)
     strengths = model.learned.relations.detach().cpu().double().numpy()
-    return strengths_figure(strengths, data.relation_counts, data.relations.labels, what="relation")
+    return strengths_figure(strengths, data.relation_counts, labels, what="relation")
 
 
 def _draw_points(axes: Axes, x: Floats, y: Floats, colour: str, name: str | None) -> None:

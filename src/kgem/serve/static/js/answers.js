@@ -2,6 +2,7 @@
 
 import { el, name, spoken } from "./dom.js";
 import { icon } from "./icons.js";
+import { said } from "./names.js";
 import { href } from "./router.js";
 import { percent, plural, range, roundUp } from "./words.js";
 
@@ -92,7 +93,7 @@ function row(answer, place, asked, most, follow, mine) {
     follow &&
       el(
         "a",
-        { class: "further", href: follow(answer), "aria-label": `Ask further about ${label}`, title: "Ask further" },
+        { class: "further", href: follow(answer), "aria-label": `Ask further about ${said(label)}`, title: "Ask further" },
         el("span", {}, "Ask further"),
         icon("further"),
       ),

@@ -1,5 +1,7 @@
 // Talks to the server: answers, errors with their remedy, work that is still going on, and a server that is gone.
 
+import { learn } from "./names.js";
+
 /** What the server refused, and what to do about it. */
 export class Refused extends Error {
   constructor(status, { kind, message, remedy, suggestions } = {}) {
@@ -51,6 +53,7 @@ async function call(url, options, { probing = false } = {}) {
   } catch {
     // Not ours: told as such below.
   }
+  learn(data?.names);
   if (!response.ok || data === null) throw new Refused(response.status, data?.error);
   return { data, working: response.status === 202 };
 }

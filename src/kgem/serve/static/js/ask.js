@@ -3,6 +3,7 @@
 
 import { get, Refused } from "./api.js";
 import { el, name } from "./dom.js";
+import { said } from "./names.js";
 import { icon } from "./icons.js";
 import { judgement } from "./judgement.js";
 import { asked, clean, FACT, ordered, questionForm, sentence, SLOTS, words } from "./question.js";
@@ -43,7 +44,7 @@ export function ask(root, page) {
     const [best] = found.answers;
     page.announce(
       best
-        ? `${plural(found.answers.length, "answer")}, first ${best.label}, ${percent(best.probability)}`
+        ? `${plural(found.answers.length, "answer")}, first ${said(best.label)}, ${percent(best.probability)}`
         : "No answers",
     );
   }

@@ -3,6 +3,7 @@
 import { get, Offline } from "./api.js";
 import { el, name } from "./dom.js";
 import { icon } from "./icons.js";
+import { beside, named, said } from "./names.js";
 import { count, plural } from "./words.js";
 
 const PAUSE = 90; // milliseconds after the last key before the server is asked
@@ -56,9 +57,13 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
   const field = el("div", { class: "field" }, icon("search"), input, clear, list);
   const root = el("div", { class: "combobox" }, el("label", { for: id, class: hideLabel ? "sr" : "" }, label), field);
 
+  named.addEventListener("more", () => {
+    if (value && document.activeElement !== input) input.value = said(value);
+  });
+
   function set(next) {
     value = next ?? "";
-    input.value = value;
+    input.value = said(value);
     input.title = value;
     clear.hidden = !value;
     loaded = null;
@@ -77,7 +82,7 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
     asking?.abort();
     const mine = (asking = new AbortController());
     const asked = input.value; // it may be another by the time the answer is here
-    const text = asked === value ? "" : asked.trim(); // what is chosen already need not be found again
+    const text = asked === said(value) ? "" : asked.trim(); // what is chosen already need not be found again
     try {
       const found = await get(kind, { q: text, limit: SHOWN }, mine.signal);
       if (mine.signal.aborted) return false;
@@ -164,7 +169,7 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
   /** The option that is marked; without one what was typed, for the server to say what it makes of it. */
   async function entered() {
     const text = input.value.trim();
-    if (text === value && active < 0) return close();
+    if (text === said(value) && active < 0) return close();
     if (!text && active < 0) return cleared();
     if (loaded !== input.value) await load();
     pick(options[active]?.label ?? options.find((item) => item.label === text)?.label ?? text);
@@ -196,14 +201,17 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
 
 /** A label with the part that was typed in bold, where that is plain to see. */
 function marked(label, text) {
-  const start = text ? label.toLowerCase().indexOf(text.toLowerCase()) : -1;
-  if (start < 0 || label.toLowerCase().length !== label.length) return name(label);
+  const shown = said(label);
+  const start = text ? shown.toLowerCase().indexOf(text.toLowerCase()) : -1;
+  if (start < 0 || shown.toLowerCase().length !== shown.length) return name(label);
   const end = start + text.length;
+  const short = beside(label);
   return el(
     "bdi",
     { class: "label" },
-    label.slice(0, start),
-    el("mark", {}, label.slice(start, end)),
-    label.slice(end),
+    shown.slice(0, start),
+    el("mark", {}, shown.slice(start, end)),
+    shown.slice(end),
+    short && el("small", { class: "iri" }, " ", short),
   );
 }

@@ -86,7 +86,7 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
         tally,
         recent,
       ),
-      learn(page.about.run, log.problems ?? []),
+      learn(page.about.path, log.problems ?? []),
     ),
   );
 
@@ -309,8 +309,8 @@ function finished(total, kind, relation, undo, can) {
   );
 }
 
-function learn(run, problems) {
-  const folder = quoted(run);
+function learn(path, problems) {
+  const folder = quoted(path);
   return el(
     "section",
     { class: "card", "aria-labelledby": "learn" },
@@ -320,7 +320,7 @@ function learn(run, problems) {
       {},
       el("a", { class: "button", href: "/api/review.tsv", download: "review.tsv" }, icon("save"), "Export TSV"),
     ),
-    el("p", { class: "faint small" }, "To learn from them, next to the run's folder:"),
+    el("p", { class: "faint small" }, "To learn from them, where kgem serve was started:"),
     el("pre", { tabindex: "0" }, `kgem update ${folder} ${folder}/review.tsv`),
     problems.length > 0 &&
       el(

@@ -1,5 +1,7 @@
 // Elements without HTML strings: what the graph's authors wrote is text, whatever it looks like.
 
+import { beside, said } from "./names.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, props, children) {
@@ -27,7 +29,13 @@ export function svg(tag, props, ...children) {
 /** A label of the graph: isolated from the direction of the text around it, never empty to the eye. */
 export function name(label, className = "label") {
   const blank = !label.trim();
-  return el("bdi", { class: blank ? `${className} blank` : className }, blank ? "(blank)" : breakable(label));
+  const short = beside(label);
+  return el(
+    "bdi",
+    { class: blank ? `${className} blank` : className, title: said(label) === label ? null : label },
+    blank ? "(blank)" : breakable(said(label)),
+    short && el("small", { class: "iri" }, " ", breakable(short)),
+  );
 }
 
 /** A long label may be broken after /, _, . and -, rather than anywhere. */

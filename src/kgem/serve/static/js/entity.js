@@ -5,6 +5,7 @@ import { badge, bar, figures } from "./answers.js";
 import { combobox } from "./combobox.js";
 import { el, name } from "./dom.js";
 import { icon } from "./icons.js";
+import { said } from "./names.js";
 import { go, href } from "./router.js";
 import { awaited } from "./states.js";
 import { among, count, figure, plural } from "./words.js";
@@ -27,7 +28,7 @@ export function entity(root, page) {
 
   async function update({ params }, signal) {
     const { label } = params;
-    page.titled(label ?? "Entities");
+    page.titled(label ? said(label) : "Entities");
     finder.set("");
     if (!label) {
       const found = await awaited(body, get("entities", { limit: 30 }, signal));
@@ -43,7 +44,7 @@ export function entity(root, page) {
       heading(found),
       el("div", { class: "columns" }, el("div", { class: "wide stack" }, expected(found), facts(found)), aside(found)),
     );
-    page.announce(`${label}: ${plural(found.total_facts, "fact")}, ${plural(found.expected.length, "expected fact")}`);
+    page.announce(`${said(label)}: ${plural(found.total_facts, "fact")}, ${plural(found.expected.length, "expected fact")}`);
   }
 
   const correct = (route, problem) => (problem instanceof Refused ? (label) => href("entity", { label }) : null);

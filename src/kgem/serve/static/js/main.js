@@ -152,7 +152,7 @@ function described({ name, run, version, model, graph: sizes }) {
 function watch() {
   const banner = document.getElementById("banner");
   connection.addEventListener("lost", () => {
-    const command = `kgem serve${page.about ? ` ${quoted(page.about.run)}` : ""}`;
+    const command = `kgem serve${page.about ? ` ${quoted(page.about.path)}` : ""}`;
     banner.replaceChildren(
       el(
         "div",

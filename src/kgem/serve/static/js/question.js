@@ -2,6 +2,7 @@
 
 import { combobox } from "./combobox.js";
 import { el, name } from "./dom.js";
+import { said } from "./names.js";
 
 export const SLOTS = ["head", "relation", "tail"];
 export const FACT = "fact"; // is asked when all three are given: whether it is true
@@ -25,7 +26,7 @@ export function sentence({ head, relation, tail }) {
 
 /** The same as plain text. */
 export function words({ head, relation, tail }) {
-  return [head, relation, tail].map((label) => label || "?").join(" ");
+  return [head, relation, tail].map((label) => (label ? said(label) : "?")).join(" ");
 }
 
 /** What an address may say about a question. */

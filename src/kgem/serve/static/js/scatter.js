@@ -1,6 +1,7 @@
 // Learned strength against frequency (Fig. 3 of the paper): thousands of points, labels for those one points at.
 
 import { el, name, svg } from "./dom.js";
+import { said } from "./names.js";
 import { colour, path, plot, responsive } from "./plot.js";
 import { figure, plural } from "./words.js";
 
@@ -120,7 +121,8 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
 
   function tag(i) {
     const [left, top] = picture.at[i];
-    const text = points[i].label.length > 26 ? `${[...points[i].label].slice(0, 25).join("")}…` : points[i].label;
+    const whole = said(points[i].label);
+    const text = whole.length > 26 ? `${[...whole].slice(0, 25).join("")}…` : whole;
     const wide = 7 * text.length + 14;
     const flip = left + wide > picture.width - 8;
     return { i, text, flip, left: flip ? left - wide : left, top: top - 9, wide, high: 18 };
@@ -161,7 +163,7 @@ export function scatter({ points, constant, slope, scale, found, what, open, ann
     current = place;
     mark();
     tell();
-    if (say && place >= 0) announce(`${points[place].label}: ${words(points[place])}`);
+    if (say && place >= 0) announce(`${said(points[place].label)}: ${words(points[place])}`);
   }
 
   function words({ frequency, strength }) {
