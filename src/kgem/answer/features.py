@@ -248,7 +248,7 @@ def _compare(
 def normalise(mode: ModeScorer, block: Block, scores: Tensor, known: Known) -> Tensor:
     """Divide a block's scores (b, N_e) by their temperatures, in place, and give the logsumexp of each question, (b,).
 
-    The sum is over all candidates. Then the known answers are left out as well: they are -inf, as is what is no candidate.
+    The sum is over all candidates. Then known answers are left out as well: they are -inf, as is what is no candidate.
     """
     scores[tuple(map(block.put, mode.candidates.self_answers(block.queries)))] = -torch.inf
     scores.div_(_temperatures(mode, block, scores)[:, None])

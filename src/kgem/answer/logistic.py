@@ -45,7 +45,7 @@ class Logistic:
         weight: Floats | None = None,
         ceilings: Floats | None = None,
     ) -> Logistic:
-        """From examples (n, F), each with a label, a group or -1, a weight and a ceiling (n,); these two are 1 if none."""
+        """From examples (n, F), each with a label, a group or -1, a weight and a ceiling (n,); the last two are 1."""
         centre, scale = features.mean(0), features.std(0) + 1e-9
         examples = _Examples(
             expand((features - centre) / scale),
