@@ -8,11 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
+import numpy as np
 import pytest
 from browsing import HOSTILE, RELATIONS, SCRIPT, TOWNS, Served, small_run, watched
 
+from kgem.answer.features import Known, nearest_facts
 from kgem.data.dataset import SPLITS
 
 if TYPE_CHECKING:
@@ -292,9 +294,16 @@ def test_every_fact_leads_to_why(browser: Browser, served: Served) -> None:
         label = page.locator(".answer .go").first.inner_text()
         page.get_by_role("link", name=f"Why Town 00 near {label}", exact=True).click()
         expect(page.get_by_role("heading", name=f"Town 00 near {label}")).to_be_visible()
-        expect(page.get_by_role("heading", name="Known facts that are most like it")).to_be_visible()
-        page.locator(".like .why").first.click()
         expect(page.locator(".judged .big")).to_be_visible()
+
+        data, scorer = served.model.data, served.model.mode_scorer()
+        likes = ((fact, nearest_facts(scorer, Known.everything(data), fact)) for fact in data.train.astype(np.int64))
+        (h, r, t), like = next((fact, like) for fact, like in likes if like)
+        asked = {"head": data.entities[h], "relation": data.relations[r], "tail": data.entities[t]}
+        visit(page, f"/#/ask?{urlencode(asked)}")
+        page.get_by_role("link", name=f"Why {' '.join(data.label(like[0]))}", exact=True).click()
+        expect(page.get_by_role("heading", name=" ".join(data.label(like[0])), level=2)).to_be_visible()
+
         visit(page, "/#/entity?label=Town+00")
         facts = page.locator(".facts li")
         expect(facts.locator(".why")).to_have_count(facts.count())
