@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import kgem
-from kgem.answer import proposals
 from kgem.answer.features import FEATURES, FactViews, Known, explain_against, nearest_facts, view_facts
+from kgem.answer.logistic import GROUP_RIDGE, RIDGE, Logistic, expand
 from kgem.answer.model import Model
 from kgem.answer.proposal_quality import measure_proposals
-from kgem.answer.proposals import POOL, Decided, Ranker, find_candidates, fit_ceiled, learn_ranker
+from kgem.answer.proposals import POOL, Decided, Ranker, find_candidates, learn_ranker
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
 from kgem.evaluate import blocks
@@ -114,29 +114,34 @@ def test_the_nearest_known_facts_against_a_loop() -> None:
         assert nearest_facts(mode, known, np.array([h, r, t])) == [fact for _, fact in sorted(wanted, reverse=True)]
 
 
-def test_weights_are_found_where_only_a_part_of_the_right_ones_can_be_seen() -> None:
-    """y = 1 with probability c * sigmoid(x w): the fit sees y alone and finds w."""
+def test_chances_are_found_where_only_a_part_of_the_right_ones_can_be_seen() -> None:
+    """Labelled right with probability c * sigmoid(z): the fit sees labels alone and finds sigmoid(z)."""
     rng = np.random.default_rng(1)
-    rows = np.concatenate([rng.normal(size=(200_000, 2)), np.ones((200_000, 1))], axis=1)
-    weights = np.array([2.0, -1.0, -0.5])
-    truth = 1 / (1 + np.exp(-rows @ weights))
+    features = rng.normal(size=(100_000, 2))
+    truth = 1 / (1 + np.exp(0.5 - features @ [2.0, -1.0]))
     for c in (0.4, 1.0):
-        seen = rng.random(len(rows)) < c * truth
-        found = fit_ceiled(rows, seen, np.full(len(rows), c))
-        np.testing.assert_allclose(found, weights, atol=0.12)
+        seen = rng.random(len(features)) < c * truth
+        found = Logistic.fit(features, seen, ceilings=np.full(len(features), c)).chance(features)
+        assert np.abs(found - truth).max() < 0.1 and np.abs(found - truth).mean() < 0.01
 
 
-def test_the_loss_of_the_fit_is_at_its_least() -> None:
+def test_the_loss_of_a_fit_with_ceilings_is_at_its_least() -> None:
     rng = np.random.default_rng(2)
-    rows = np.concatenate([rng.normal(size=(500, 3)), np.ones((500, 1))], axis=1)
+    features, groups = rng.normal(size=(500, 2)), rng.integers(-1, 3, 500)  # -1: of no group
     right, ceilings = rng.random(500) < 0.3, rng.uniform(0.5, 1.0, 500)
+    weight = rng.uniform(0.5, 2.0, 500)
+    fitted = Logistic.fit(features, right, groups, 3, weight=weight, ceilings=ceilings)
+    rows = expand((features - fitted.centre) / fitted.scale)
 
-    def loss(w: np.ndarray) -> float:
-        p = ceilings / (1 + np.exp(-rows @ w))
-        return float(-np.log(np.where(right, p, 1 - p)).sum() + proposals.RIDGE / 2 * (w[:-1] ** 2).sum())
+    def loss(both: np.ndarray) -> float:
+        w, effects = both[:6], both[6:]
+        z = [row @ w + (0.0 if group < 0 else effects[group]) for row, group in zip(rows, groups, strict=True)]
+        p = ceilings / (1 + np.exp(-np.array(z)))
+        penalty = RIDGE / 2 * (w[:-1] ** 2).sum() + GROUP_RIDGE / 2 * (effects**2).sum()
+        return float(-(weight * np.log(np.where(right, p, 1 - p))).sum() + penalty)
 
-    best = fit_ceiled(rows, right, ceilings)
-    for step in np.concatenate([np.eye(4), -np.eye(4)]) * 1e-3:
+    best = np.concatenate([fitted.weights, fitted.effects])
+    for step in np.concatenate([np.eye(9), -np.eye(9)]) * 1e-3:
         assert loss(best + step) > loss(best)
 
 
@@ -161,7 +166,7 @@ def test_a_ranking_learns_from_validation_and_never_sees_test() -> None:
     swapped = replace(data, test=data.test[::-1].copy())
     other = learn_ranker(random_model(swapped).mode_scorer())
     assert other is not None
-    np.testing.assert_array_equal(other.weights, ranker.weights)
+    np.testing.assert_array_equal(other.logistic.weights, ranker.logistic.weights)
 
 
 def test_nothing_is_learned_from_few_or_no_validation_facts() -> None:
@@ -212,8 +217,8 @@ def test_files_hold_the_ranking_and_the_decisions(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.decided.features, decided.features)
     np.testing.assert_array_equal(again.decided.right, decided.right)
     document = model.ranker.to_dict() if model.ranker else {}
-    for damage in ({"features": ["other"]}, {"weights": [1.0]}):
-        with pytest.raises(ValueError, match="ranking of proposals"):
+    for damage, words in (({"features": ["other"]}, "other features"), ({"weights": [1.0]}, "weights of a logistic")):
+        with pytest.raises(ValueError, match=words):
             Ranker.from_dict(document | damage)
     with pytest.raises(ValueError, match="decisions"):
         Decided.from_dict({"features": [[0.0] * len(FEATURES)], "right": []})

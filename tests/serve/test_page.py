@@ -8,11 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
+import numpy as np
 import pytest
 from browsing import HOSTILE, RELATIONS, SCRIPT, TOWNS, Served, small_run, watched
 
+from kgem.answer.features import Known, nearest_facts
 from kgem.data.dataset import SPLITS
 
 if TYPE_CHECKING:
@@ -264,6 +266,52 @@ def test_unknown_label_and_what_may_be_meant(browser: Browser, served: Served) -
 
 
 @needs_chromium
+def test_enter_takes_the_most_frequent_match_and_an_unknown_entry_is_told_in_sight(
+    browser: Browser, served: Served
+) -> None:
+    data = served.model.data
+    most = max(TOWNS, key=lambda town: (data.entity_counts[data.entities.id(town)], -data.entities.id(town)))
+    with watched(browser, served, may_fail=(MISSING,)) as page:
+        page.set_viewport_size({"width": 390, "height": 640})
+        visit(page, "/")
+        head = page.get_by_role("combobox", name="Head")
+        head.focus()
+        page.keyboard.type("own ")
+        page.keyboard.press("Enter")
+        expect(head).to_have_value(most)
+        head.click()
+        page.keyboard.type("nowhere at all")
+        page.keyboard.press("Enter")
+        alert = page.get_by_role("alert")
+        expect(alert).to_be_in_viewport(ratio=0.9)
+        expect(page.get_by_role("listbox")).to_have_count(0)  # nothing lies over it
+
+
+@needs_chromium
+def test_every_fact_leads_to_why(browser: Browser, served: Served) -> None:
+    with watched(browser, served) as page:
+        visit(page, ASK)
+        label = page.locator(".answer .go").first.inner_text()
+        page.get_by_role("link", name=f"Why Town 00 near {label}", exact=True).click()
+        expect(page.get_by_role("heading", name=f"Town 00 near {label}")).to_be_visible()
+        expect(page.locator(".judged .big")).to_be_visible()
+
+        data, scorer = served.model.data, served.model.mode_scorer()
+        likes = ((fact, nearest_facts(scorer, Known.everything(data), fact)) for fact in data.train.astype(np.int64))
+        (h, r, t), like = next((fact, like) for fact, like in likes if like)
+        asked = {"head": data.entities[h], "relation": data.relations[r], "tail": data.entities[t]}
+        visit(page, f"/#/ask?{urlencode(asked)}")
+        page.get_by_role("link", name=f"Why {' '.join(data.label(like[0]))}", exact=True).click()
+        expect(page.get_by_role("heading", name=" ".join(data.label(like[0])), level=2)).to_be_visible()
+
+        visit(page, "/#/entity?label=Town+00")
+        facts = page.locator(".facts li")
+        expect(facts.locator(".why")).to_have_count(facts.count())
+        shown = page.locator(".expected")
+        expect(shown.locator(".why")).to_have_count(shown.count())
+
+
+@needs_chromium
 def test_entity_has_facts_expectations_and_neighbours(browser: Browser, served: Served) -> None:
     with watched(browser, served) as page:
         visit(page, "/#/entity?label=Town+02")
@@ -382,6 +430,26 @@ def test_review_of_doubtful_facts_and_of_one_relation(browser: Browser, own_serv
         expect(fact).to_be_visible()
         page.get_by_role("link", name="Missing facts").click()
         expect(page.get_by_text("0 of")).to_be_visible()
+
+
+@needs_chromium
+def test_review_by_relation_with_counts(browser: Browser, own_server: Served) -> None:
+    with watched(browser, own_server) as page:
+        visit(page, "/#/review")
+        relations = page.get_by_role("region", name="By relation").get_by_role("listitem")
+        proposed = own_server.model.missing_facts(1000)
+        expect(relations).to_have_count(1 + len({fact.relation for fact in proposed}))
+        first = proposed[0].relation
+        mine = relations.filter(has=page.get_by_text(first, exact=True)).locator("small")
+        before = sum(fact.relation == first for fact in proposed)
+        expect(mine).to_have_text(str(before))
+        page.keyboard.press("a")
+        expect(mine).to_have_text(str(before - 1))
+        page.keyboard.press("u")
+        expect(mine).to_have_text(str(before))
+        mine.click()
+        expect(page.locator(".fact .how")).to_have_text(first)
+        expect(mine).to_have_text(str(before))
 
 
 @needs_chromium

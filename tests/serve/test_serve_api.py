@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgem.answer.entity import entity_view
+from kgem.answer.features import Known, nearest_facts
 from kgem.answer.model import Model
 from kgem.data.names import Names
 from kgem.errors import FitError
@@ -77,8 +79,10 @@ def test_a_fact_is_judged(client: Client, explorer: Explorer) -> None:
     head, relation, tail = explorer.model.data.frame("test").row(0)
     found = get(client, "judge", head=head, relation=relation, tail=tail)
     (wanted,) = explorer.model.judge([(head, relation, tail)], uncertainty=True)
-    document = wanted.to_dict() | {"mode": "point"}
-    assert same(found, {name: value for name, value in document.items() if name != "note"})
+    scorer, data = explorer.model.mode_scorer("point"), explorer.model.data
+    like = nearest_facts(scorer, Known.everything(data), data.ids([(head, relation, tail)])[0])
+    document = wanted.to_dict() | {"mode": "point", "like": [list(data.label(fact)) for fact in like]}
+    assert like and same(found, {name: value for name, value in document.items() if name != "note"})
     assert error(client, "judge", 404, head="nobody", relation=relation, tail=tail)["kind"] == "unknown-label"
     error(client, "judge", 422, head=head, relation=relation)
 
@@ -188,6 +192,11 @@ def test_missing_and_doubtful_facts(client: Client, explorer: Explorer) -> None:
         rows = [fact.to_dict() | {"decision": None} for fact in wanted]
         assert same(ready(client, path, top=1000)["facts"], rows)
         assert same(ready(client, path, top=3)["facts"], rows[:3])
+        pending = Counter(fact.relation for fact in wanted)
+        for only in ({}, {"relation": "r1"}):  # also beside the facts of one relation: to go to another from there
+            shown = ready(client, path, top=3, **only)["relations"]
+            assert {each["relation"]: each["pending"] for each in shown} == pending
+            assert [each["pending"] for each in shown] == sorted(pending.values(), reverse=True)
     some = ready(client, "missing", relation="r1")["facts"]
     assert same(
         some, [f.to_dict() | {"decision": None} for f in explorer.model.missing_facts(1000, relations=["r1"])[:200]]
@@ -211,7 +220,7 @@ def test_work_is_done_once_and_tells_how_far_it_is(
     assert get(client, "missing", 202, top=5)["state"] == "working"
     assert get(client, "predict", head="e10", relation="r0")["answers"]  # meanwhile
     go_on.set()
-    assert ready(client, "missing") == {"state": "ready", "facts": []} and len(calls) == 1
+    assert ready(client, "missing") == {"state": "ready", "facts": [], "relations": []} and len(calls) == 1
 
 
 def test_work_that_fails_says_so_and_can_be_tried_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

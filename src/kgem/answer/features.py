@@ -16,13 +16,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, IntArray, LongArray
 from kgem.data.index import QueryIndex
 from kgem.evaluate.blocks import MEMORY, Block, Blocks, Ints, OnProgress, known_cells
 
-__all__ = ["FEATURES", "SIDES", "FactViews", "Known", "explain_against", "nearest_facts", "view_facts"]
+__all__ = ["FEATURES", "SIDES", "FactViews", "Known", "explain_against", "nearest_facts", "normalise", "view_facts"]
 
 SIDES = ("tail", "head")  # what is asked for, of a fact
 
@@ -233,19 +234,31 @@ def _compare(
     """Places of the block's facts, their log probabilities, how many unknown answers are before each, and the first."""
     ((_, logs),) = block.scores()
     rows, tails = block.put(block.rows), block.put(facts[block.places, 2])
-    own = logs[rows, tails]
-    never = tuple(map(block.put, mode.candidates.self_answers(block.queries)))
-    logs[never] = -torch.inf
-    temperatures = torch.from_numpy(mode.temperatures(block.queries)).to(logs)  # (b,)
-    log_z = (logs / temperatures[:, None]).logsumexp(1)
-    mine = (own / temperatures[rows] - log_z[rows]).double().cpu().numpy()
-    logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
+    own = logs[rows, tails] / _temperatures(mode, block, logs)[rows]  # before it is left out, as known or as a loop
+    log_z = normalise(mode, block, logs, known)
+    mine = (own - log_z[rows]).double().cpu().numpy()
     best = logs.argmax(1)
     step = max(1, COMPARED // logs.shape[1])
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         before = (logs[rows[part]] > own[part, None]).sum(1)
         yield block.places[part], mine[part], before.cpu().numpy(), best[rows[part]].cpu().numpy()
+
+
+def normalise(mode: ModeScorer, block: Block, scores: Tensor, known: Known) -> Tensor:
+    """Divide a block's scores (b, N_e) by their temperatures, in place, and give the logsumexp of each question, (b,).
+
+    The sum is over all candidates. Then known answers are left out as well: they are -inf, as is what is no candidate.
+    """
+    scores[tuple(map(block.put, mode.candidates.self_answers(block.queries)))] = -torch.inf
+    scores.div_(_temperatures(mode, block, scores)[:, None])
+    log_z = scores.logsumexp(1)
+    scores[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
+    return log_z
+
+
+def _temperatures(mode: ModeScorer, block: Block, like: Tensor) -> Tensor:
+    return torch.from_numpy(mode.temperatures(block.queries)).to(like)
 
 
 def explain_against(data: Dataset, known: Known, views: FactViews, place: int) -> Iterator[str]:

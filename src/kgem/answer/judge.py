@@ -24,15 +24,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from kgem.answer.features import FEATURES, SIDES, Bools, FactViews, Floats, Known, explain_against, view_facts
+from kgem.answer.features import (
+    FEATURES,
+    SIDES,
+    Bools,
+    FactViews,
+    Floats,
+    Known,
+    explain_against,
+    normalise,
+    view_facts,
+)
 from kgem.answer.judgement import Judgement
 from kgem.answer.labels import LabelSearch, explain, means
-from kgem.answer.logistic import Logistic
+from kgem.answer.logistic import Logistic, weigh_alike
 from kgem.answer.modes import ModeScorer
 from kgem.answer.proposals import to_plain
 from kgem.data.dataset import Dataset, LongArray, Vocabulary
 from kgem.errors import InputError
-from kgem.evaluate.blocks import MEMORY, Blocks, Ints, OnProgress, known_cells
+from kgem.evaluate.blocks import MEMORY, Blocks, Ints, OnProgress
 from kgem.evaluate.validation import pick_facts
 
 __all__ = [
@@ -125,7 +135,7 @@ class Judge:
     @classmethod
     def fit(cls, mode: str, features: Floats, facts: Ints, right: Bools, n_relations: int) -> Judge:
         """From examples (n, F) of facts (n, 3)."""
-        logistic = Logistic.fit(features, facts[:, 1].astype(np.int64), n_relations, right)
+        logistic = Logistic.fit(features, right, facts[:, 1].astype(np.int64), n_relations, weight=weigh_alike(right))
         return cls(mode, logistic, int(right.sum()), int((~right).sum()))
 
     @classmethod
@@ -171,11 +181,10 @@ def make_negatives(
     """
     data = mode.data
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
-    drawn = [_draw_in_role(data, asked, rng)]
+    drawn, everything = [_draw_in_role(data, asked, rng)], Known.everything(data)
     for block in Blocks(mode.scorer, asked if hard else asked[:0], memory, gather=False, whole=True):
         ((_, scores),) = block.scores()
-        for cells in (mode.candidates.self_answers(block.queries), known_cells(block.queries, data.filter_index)):
-            scores[tuple(map(block.put, cells))] = -torch.inf
+        normalise(mode, block, scores, everything)
         best, tails = scores.topk(min(FIRST, scores.shape[1]), dim=1)
         column = torch.from_numpy(rng.integers(best.shape[1], size=len(best))).to(best.device)[:, None]
         there = torch.isfinite(best.gather(1, column))[:, 0].cpu().numpy()
@@ -183,7 +192,7 @@ def make_negatives(
         drawn.append(np.concatenate([block.queries, tail], axis=1)[there])
     made = np.concatenate(drawn)
     plain = np.unique(to_plain(data, made), axis=0)
-    return plain[~Known.everything(data).has(plain)]
+    return plain[~everything.has(plain)]
 
 
 def _draw_in_role(data: Dataset, asked: LongArray, rng: np.random.Generator) -> LongArray:

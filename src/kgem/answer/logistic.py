@@ -1,4 +1,8 @@
-"""A logistic model of features, their products and a shrunken effect of each group, fitted by Newton's method."""
+"""A logistic model of features, their products and a shrunken effect of each group, fitted by Fisher scoring.
+
+An example of which only a part of the right ones can be seen to be right has that part c as its ceiling: it is labelled
+right with probability c sigmoid(z). With a ceiling of one this is logistic regression, and scoring is Newton's method.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Logistic", "expand"]
+__all__ = ["Logistic", "expand", "weigh_alike"]
 
 RIDGE, GROUP_RIDGE = 30.0, 1.0  # on the squares of weights, and of the effects of groups, halved
 FAR = 10.0  # features and products are kept within so many standard deviations
-STEPS = 30
+STEPS = 50
 ENOUGH = 1e-8  # what a step may still gain, for each example
 
 Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
-    """sigmoid(w . expand(x) + b_g): how probable an example with features x of group g is a right one."""
+    """sigmoid(w . expand(x) + b_g): how probable an example with features x of group g is a right one; b_-1 is 0."""
 
     centre: Floats  # (F,)
     scale: Floats  # (F,)
@@ -30,20 +35,34 @@ class Logistic:
     effects: Floats  # (G,)
 
     @classmethod
-    def fit(cls, features: Floats, groups: Longs, n_groups: int, right: npt.NDArray[np.bool_]) -> Logistic:
-        """From examples (n, F) with groups (n,); right ones and wrong ones weigh the same in all."""
+    def fit(
+        cls,
+        features: Floats,
+        right: Bools,
+        groups: Longs | None = None,
+        n_groups: int = 0,
+        *,
+        weight: Floats | None = None,
+        ceilings: Floats | None = None,
+    ) -> Logistic:
+        """From examples (n, F), each with a label, a group or -1, a weight and a ceiling (n,); the last two are 1."""
         centre, scale = features.mean(0), features.std(0) + 1e-9
-        rows = expand((features - centre) / scale)
-        weight = np.where(right, 0.5 / max(right.sum(), 1), 0.5 / max((~right).sum(), 1)) * len(right)
-        return cls(centre, scale, *_fit(rows, groups, n_groups, right.astype(np.float64), weight))
+        examples = _Examples(
+            expand((features - centre) / scale),
+            right,
+            np.full(len(right), -1) if groups is None else groups,
+            np.ones(len(right)) if weight is None else weight,
+            np.ones(len(right)) if ceilings is None else ceilings,
+        )
+        return cls(centre, scale, *_fit(examples, n_groups))
 
-    def logit(self, features: Floats, groups: Longs) -> Floats:
+    def logit(self, features: Floats, groups: Longs | int = -1) -> Floats:
         """(n,)"""
-        return expand((features - self.centre) / self.scale) @ self.weights + self.effects[groups]
+        return expand((features - self.centre) / self.scale) @ self.weights + np.append(self.effects, 0.0)[groups]
 
-    def chance(self, features: Floats, groups: Longs) -> Floats:
+    def chance(self, features: Floats, groups: Longs | int = -1) -> Floats:
         """(n,)"""
-        return _sigmoid(self.logit(features, groups))
+        return sigmoid(self.logit(features, groups))
 
     def to_dict(self) -> dict[str, list[float]]:
         """For JSON."""
@@ -60,6 +79,11 @@ class Logistic:
         return cls(**arrays)
 
 
+def weigh_alike(right: Bools) -> Floats:
+    """Weights with which right and wrong examples count the same in all, one each on average: (n,)."""
+    return np.where(right, 0.5 / max(right.sum(), 1), 0.5 / max((~right).sum(), 1)) * len(right)
+
+
 def expand(standard: Floats) -> Floats:
     """Features, their products two by two, and a one: (n, W)."""
     n = standard.shape[1]
@@ -68,41 +92,74 @@ def expand(standard: Floats) -> Floats:
     return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
 
 
-def _sigmoid(logits: Floats) -> Floats:
+def sigmoid(logits: Floats) -> Floats:
     chance: Floats = np.exp(-np.logaddexp(0.0, -logits))
     return chance
 
 
-def _fit(x: Floats, groups: Longs, n_groups: int, y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """What a model is fitted to; z are its logits, (n,)."""
+
+    rows: Floats  # (n, W)
+    right: Bools  # (n,)
+    groups: Longs  # (n,), -1 for none
+    weight: Floats  # (n,)
+    ceilings: Floats  # (n,), c
+
+    def loss(self, z: Floats) -> float:
+        """-log(c sigmoid) of the right ones and -log(1 - c sigmoid) of the others, weighted."""
+        of_right = np.log(self.ceilings) - np.logaddexp(0.0, -z)
+        of_wrong = self._log_rest(z) - np.logaddexp(0.0, -z)
+        return float(-self.weight @ np.where(self.right, of_right, of_wrong))
+
+    def slopes(self, z: Floats) -> tuple[Floats, Floats]:
+        """The loss's slope in z and its expected curvature, (n,) each."""
+        chance = sigmoid(z)
+        kept = np.exp(-z - self._log_rest(z))  # (1 - sigmoid) / (1 - c sigmoid)
+        error = (self.ceilings * chance - self.right) * kept
+        return self.weight * error, self.weight * self.ceilings * chance * (1 - chance) * kept
+
+    def _log_rest(self, z: Floats) -> Floats:
+        """log(1 - c + exp(-z)), so that 1 - c sigmoid(z) is exp of it times sigmoid(z)."""
+        with np.errstate(divide="ignore"):
+            rest: Floats = np.logaddexp(np.log1p(-self.ceilings), -z)
+        return rest
+
+
+def _fit(examples: _Examples, n_groups: int) -> tuple[Floats, Floats]:
     """Weights (W,) and effects (G,) with the least weighted log loss and penalties; the constant has none.
 
     The Hessian is diagonal in the effects, which are eliminated first: a step solves W equations, however many groups.
     """
+    x, groups = examples.rows, examples.groups % (n_groups + 1)  # the last is no group, and has no effect
     penalty = np.append(np.full(x.shape[1] - 1, RIDGE), 1e-9)
-    w, b = np.zeros(x.shape[1]), np.zeros(n_groups)
+    w, b = np.zeros(x.shape[1]), np.zeros(n_groups + 1)
+    rate = np.average(examples.right / examples.ceilings, weights=examples.weight)
+    w[-1] = np.log(max(rate, 1e-6) / max(1 - rate, 1e-6))
 
     def loss(w: Floats, b: Floats) -> float:
-        logits = x @ w + b[groups]
-        data = weight @ (np.logaddexp(0.0, logits) - y * logits)
-        return float(data + penalty @ w**2 / 2 + GROUP_RIDGE * b @ b / 2)
+        return examples.loss(x @ w + b[groups]) + float(penalty @ w**2 / 2 + GROUP_RIDGE * b @ b / 2)
 
     now = loss(w, b)
     for _ in range(STEPS):
-        p = _sigmoid(x @ w + b[groups])
-        error, curvature = weight * (p - y), weight * p * (1 - p)
+        error, curvature = examples.slopes(x @ w + b[groups])
         curved = x * curvature[:, None]
-        mixed = np.zeros((n_groups, x.shape[1]))
-        np.add.at(mixed, groups, curved)  # (G, W)
-        diagonal = GROUP_RIDGE + np.bincount(groups, curvature, n_groups)
+        mixed = np.zeros((n_groups + 1, x.shape[1]))
+        np.add.at(mixed, groups, curved)  # (G + 1, W)
+        diagonal = GROUP_RIDGE + np.bincount(groups, curvature, n_groups + 1)
+        diagonal[n_groups] = np.inf
         slope_w = x.T @ error + penalty * w
-        slope_b = np.bincount(groups, error, n_groups) + GROUP_RIDGE * b
+        slope_b = np.bincount(groups, error, n_groups + 1) + GROUP_RIDGE * b
         schur = x.T @ curved + np.diag(penalty) - mixed.T @ (mixed / diagonal[:, None])
         step_w = np.linalg.solve(schur, slope_w - mixed.T @ (slope_b / diagonal))
         step_b = (slope_b - mixed @ step_w) / diagonal
         size = 1.0
         while (then := loss(w - size * step_w, b - size * step_b)) > now and size > 1e-3:
             size /= 2
-        if then > now - ENOUGH * len(y):
+        if then > now:
             break
-        w, b, now = w - size * step_w, b - size * step_b, then
-    return w, b
+        w, b, gained, now = w - size * step_w, b - size * step_b, now - then, then
+        if gained < ENOUGH * len(x):
+            break
+    return w, b[:n_groups]

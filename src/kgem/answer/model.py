@@ -205,13 +205,18 @@ class Model:
         if negatives is None and self.learned_judge is not None and self.learned_judge.mode == self.resolve(mode):
             return self.learned_judge
         wrong = None if negatives is None else encode_known(self.data, negatives)
+        if wrong is not None and len(wrong) < FEWEST:
+            raise InputError(
+                f"{len(wrong):,} wrong facts with labels that the graph has are too few to learn from",
+                where="negatives",
+                remedy=f"give {FEWEST} different ones or more; without any, it makes its own",
+            )
         judge = Judge.learn(self.mode_scorer(mode), wrong, seed=self.config.seed)
         if judge is None:
-            given = "" if wrong is None else f" and {len(wrong):,} wrong ones whose labels it knows"
             raise InputError(
-                f"{len(self.data.valid):,} validation facts{given} are too few to learn from",
+                f"{len(self.data.valid):,} validation facts are too few to learn from",
                 where=self.data.name,
-                remedy=f"it takes {FEWEST} of each; fit the graph with more facts for validation",
+                remedy=f"it takes {FEWEST}; fit the graph with more facts for validation",
             )
         return judge
 

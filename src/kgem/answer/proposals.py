@@ -15,26 +15,24 @@ Decisions of people about proposals are labels too, of what is true and not of w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.answer.features import FEATURES, Bools, Floats, Known, view_facts
-from kgem.answer.logistic import expand
+from kgem.answer.features import FEATURES, Bools, Floats, Known, normalise, view_facts
+from kgem.answer.logistic import Logistic
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray
 from kgem.data.index import fact_keys
-from kgem.evaluate.blocks import MEMORY, Block, Blocks, OnProgress, known_cells
+from kgem.evaluate.blocks import MEMORY, Blocks, OnProgress
 
 __all__ = ["POOL", "Decided", "Ranker", "find_candidates", "learn_ranker", "to_plain"]
 
 POOL = 20_000  # candidates with the highest share, of which the best are proposed
-RIDGE = 30.0
 FEWEST = 20  # validation facts among the candidates, to learn from
-MAX_STEPS = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +69,7 @@ class Decided:
 class Ranker:
     """How often candidates were among the hidden facts, by their features."""
 
-    centre: Floats  # (F,)
-    scale: Floats  # (F,)
-    weights: Floats  # (W,): of each feature, of each product of two, and a constant
+    logistic: Logistic
     hidden: int  # validation and test facts
     validation_share: float  # c: of the hidden facts that are for validation
     candidates: int  # that it learned from
@@ -81,32 +77,24 @@ class Ranker:
 
     def chance(self, features: Floats) -> Floats:
         """How often candidates like these were among the facts hidden from training: (n,)."""
-        return 1 / (1 + np.exp(-(self._expand(features) @ self.weights)))
+        return self.logistic.chance(features)
 
     def chance_in_test(self, features: Floats) -> Floats:
         """How often candidates like these, if they are no validation facts, are test facts: (n,)."""
         chance, c = self.chance(features), self.validation_share
         return (1 - c) * chance / (1 - c * chance)
 
-    def _expand(self, features: Floats) -> Floats:
-        return expand((features - self.centre) / self.scale)
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        numbers = {name: getattr(self, name).tolist() for name in ("centre", "scale", "weights")}
         counts = {name: getattr(self, name) for name in ("hidden", "validation_share", "candidates", "found")}
-        return {"features": list(FEATURES), **numbers, **counts}
+        return {"features": list(FEATURES), **self.logistic.to_dict(), **counts}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Ranker:
         if list(document["features"]) != list(FEATURES):
             raise ValueError("the ranking of proposals was learned from other features")
-        arrays = {name: np.array(document[name], dtype=np.float64) for name in ("centre", "scale", "weights")}
-        n = len(FEATURES)
-        if [len(array) for array in arrays.values()] != [n, n, n + n * (n + 1) // 2 + 1]:
-            raise ValueError("the ranking of proposals has weights of another number")
         return cls(
-            **arrays,
+            Logistic.from_dict({"effects": [], **document}, len(FEATURES), 0),
             hidden=int(document["hidden"]),
             validation_share=float(document["validation_share"]),
             candidates=int(document["candidates"]),
@@ -128,39 +116,12 @@ def learn_ranker(
         return None
     features = view_facts(mode, facts, known, memory=memory).features()
     c = len(data.valid) / (len(data.valid) + len(data.test))
-    centre, scale = features.mean(0), features.std(0) + 1e-9
-    ranker = Ranker(centre, scale, np.empty(0), len(data.valid) + len(data.test), c, len(facts), int(right.sum()))
-    rows = ranker._expand(np.concatenate([features, decided.features]))
-    ceilings = np.concatenate([np.full(len(features), c), np.ones(len(decided.right))])
-    return replace(ranker, weights=fit_ceiled(rows, np.concatenate([right, decided.right]), ceilings))
-
-
-def fit_ceiled(rows: Floats, right: Bools, ceilings: Floats) -> Floats:
-    """The weights w with which ceiling * sigmoid(rows w) says best how often `right` is true, the last row's unbounded.
-
-    Minimises the log loss and RIDGE / 2 times the squares of all weights but the last.
-    """
-    x, c = torch.from_numpy(rows), torch.from_numpy(ceilings)
-    y = torch.from_numpy(right)
-    weights = torch.zeros(x.shape[1], dtype=torch.float64)
-    rate = float((right / ceilings).mean())
-    weights[-1] = float(np.log(rate / max(1 - rate, 1e-6)))
-    weights.requires_grad_()
-    optimizer = torch.optim.LBFGS([weights], max_iter=MAX_STEPS, tolerance_grad=1e-6, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        z = x @ weights
-        log_hidden = torch.nn.functional.logsigmoid(z)
-        of_right = log_hidden + c.log()
-        of_wrong = torch.log1p(-(c * log_hidden.exp()).clamp(max=1 - 1e-12))
-        value = -torch.where(y, of_right, of_wrong).sum() + RIDGE / 2 * weights[:-1].square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    with torch.enable_grad():
-        optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return weights.detach().numpy()
+    logistic = Logistic.fit(
+        np.concatenate([features, decided.features]),
+        np.concatenate([right, decided.right]),
+        ceilings=np.concatenate([np.full(len(features), c), np.ones(len(decided.right))]),
+    )
+    return Ranker(logistic, len(data.valid) + len(data.test), c, len(facts), int(right.sum()))
 
 
 @torch.no_grad()
@@ -182,7 +143,8 @@ def find_candidates(
         queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
     best = _Best.none(mode.scorer.like, 2 * most)  # a fact may come twice, once from each side
     for block in Blocks(mode.scorer, queries, memory, gather=False, whole=True, on_progress=on_progress):
-        logs = _log_probabilities(mode, block, known)
+        ((_, logs),) = block.scores()
+        logs.sub_(normalise(mode, block, logs, known)[:, None])
         places = np.log1p(known.count(block.queries[:, 0], block.queries[:, 1]))
         best = best.extend(logs.add_(torch.from_numpy(places).to(logs)[:, None]), int(block.places[0]))
     rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
@@ -226,13 +188,3 @@ class _Best(NamedTuple):
         return _Best(
             logs[: self.most], torch.cat([self.rows, rows])[kept], torch.cat([self.tails, tails])[kept], self.most
         )
-
-
-def _log_probabilities(mode: ModeScorer, block: Block, known: Known) -> Tensor:
-    """log softmax(scores / T) over all candidates, known answers and what is no candidate at -inf: (b, N_e)."""
-    ((_, logs),) = block.scores()
-    logs[tuple(map(block.put, mode.candidates.self_answers(block.queries)))] = -torch.inf
-    logs.div_(torch.from_numpy(mode.temperatures(block.queries)).to(logs)[:, None])
-    logs.sub_(logs.logsumexp(1, keepdim=True))
-    logs[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
-    return logs

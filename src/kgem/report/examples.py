@@ -11,7 +11,7 @@ from kgem.answer.model import Model
 from kgem.answer.predict import Answer, Prediction, Query
 from kgem.evaluate.ranking import rank
 
-QUESTIONS, ANSWERS, ASKED = 8, 5, 60  # questions, answers shown, answers looked at
+QUESTIONS, ANSWERS, ASKED = 4, 3, 60  # questions, answers shown, answers looked at
 
 
 @dataclass(frozen=True)

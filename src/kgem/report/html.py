@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -30,6 +31,11 @@ def esc(text: object) -> str:
     """Text from a graph or a user as HTML: no markup, no character that hides or reorders."""
     shown = "".join(c if unicodedata.category(c) not in _HIDDEN else f"\\u{{{ord(c):x}}}" for c in str(text))
     return html.escape(shown, quote=True)
+
+
+def breakable(label: str) -> str:
+    """A label as HTML that may be broken after the marks of an address, rather than anywhere."""
+    return "<wbr>".join(esc(piece) for piece in re.split(r"(?<=[/_.:#?=&-])(?![/_.:#?=&-])", label))
 
 
 def bar(share: float) -> str:
@@ -75,14 +81,11 @@ def picture(figure: Figure, name: str, about: str, *, narrow: bool = False) -> s
     return f'<div class="{kind}" role="img" aria-label="{esc(about)}">{figure_svg(figure, name)}</div>'
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, wide: Sequence[int] = ()) -> str:
-    """A table whose first `left` columns hold text and the others numbers; cells are HTML.
-
-    The `wide` columns are for screens that have room for them.
-    """
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """A table whose first `left` columns hold text and the others numbers; cells are HTML."""
 
     def kind(place: int) -> str:
-        return ("t" if place < left else "n") + " w" * (place in wide)
+        return "t" if place < left else "n"
 
     head = "".join(f'<th scope="col" class="{kind(i)}">{esc(name)}</th>' for i, name in enumerate(columns))
     cells = ("".join(f'<td class="{kind(i)}">{cell}</td>' for i, cell in enumerate(row)) for row in rows)

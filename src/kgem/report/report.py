@@ -9,7 +9,8 @@ from kgem.answer.model import Model, load
 from kgem.data.streams import write_to
 from kgem.errors import InputError
 from kgem.evaluate.frequency import FrequencyScorer
-from kgem.evaluate.validation import filtered_mrr
+from kgem.evaluate.metrics import summarise
+from kgem.evaluate.ranking import rank
 from kgem.report import sections
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
 from kgem.report.examples import draw_examples
@@ -53,14 +54,19 @@ def render_report(
     examples = name_examples(model.data, list(draw_examples(model, split, chosen)))
     tell("proposals")
     proposals = name_facts(model.data, model.missing_facts(sections.PROPOSALS, mode=chosen))
-    baseline = filtered_mrr(FrequencyScorer(model.data), model.data.reciprocal(model.data.split(split)), model.data)
+    frequent = rank(
+        FrequencyScorer(model.data), model.data.reciprocal(model.data.split(split)), model.data.filter_index
+    )
+    baseline = summarise(frequent.of("pessimistic"))
     tell("figures")
     parts = [
         Section(
             "proposals", "Proposals", "What the graph may lack", sections.render_proposals(model, proposals, chosen)
         ),
+        Section(
+            "quality", "Quality", "How good it is", sections.render_quality(model, evaluation, baseline, split, chosen)
+        ),
         Section("predictions", "Predictions", "What it predicts", sections.render_predictions(examples, split)),
-        Section("quality", "Quality", "How good it is", sections.render_quality(model, evaluation, split, chosen)),
         Section(
             "calibration",
             "Calibration",
@@ -81,8 +87,8 @@ def render_report(
     footer = (
         f"Made by kgem {esc(kgem)}. This page loads nothing and runs no scripts: it can be kept, mailed and printed."
     )
-    headline = sections.render_verdict(evaluation, baseline, proposals, split)
-    headline += sections.render_headline(model, evaluation, calibration, baseline, split)
+    headline = sections.render_verdict(evaluation, baseline.mrr, proposals, split)
+    headline += sections.render_headline(model, evaluation, calibration, baseline.mrr, split)
     return assemble_page(model.data.name, lead, headline, parts, footer)
 
 

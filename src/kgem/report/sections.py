@@ -21,12 +21,12 @@ from kgem.report.examples import Example
 from kgem.report.figures.drawing import rough_duration
 from kgem.report.formatting import METRICS, answer_ranges, metric_cells, percent, pluralise
 from kgem.report.history import RunHistory
-from kgem.report.html import bar, card, details, esc, note, pair, picture, preformatted, table, tag, tiles
+from kgem.report.html import bar, breakable, card, details, esc, note, pair, picture, preformatted, table, tag, tiles
 from kgem.settings import to_toml
 
 RELATIONS = 25  # in the table of relations
 SYMBOLS = 8  # most and least regularised
-PROPOSALS = 15
+PROPOSALS = 10
 VERDICTS = (  # by how much its MRR is above that of frequencies alone
     (0.2, "It has learned this graph well."),
     (0.05, "It has learned more than frequencies."),
@@ -61,20 +61,20 @@ def render_proposals(model: Model, proposals: Sequence[ScoredFact], mode: str) -
         "Facts that no split has, in the order of how probable they are beside the known answers of their question."
         if ranker is None
         else f"Facts that no split has. <b>Its kind</b>: of candidates like this one, how many were among the "
-        f"{ranker.hidden:,} facts hidden from training. Those are not listed: what remains of a kind is right as often "
-        "where the graph lacks as much as was hidden, and less often where it is nearly complete. What would give a "
-        "second value where there is one as a rule, or a role never seen, is left out."
+        f"{ranker.hidden:,} facts hidden from training. Those are not listed; what remains is right less often where "
+        "the graph is nearly complete. More of them: <code>kgem predict RUN --all</code>, or review them with "
+        "<code>kgem serve RUN</code>."
     )
     rows = [
         [
-            f"{esc(fact.head)} · {esc(fact.relation)} · {esc(fact.tail)}",
-            esc(" · ".join(fact.like[0])) if fact.like else "",
+            " · ".join(map(breakable, (fact.head, fact.relation, fact.tail)))
+            + (f"<br><small>like {' · '.join(map(breakable, fact.like[0]))}</small>" if fact.like else ""),
             percent(fact.probability if fact.chance is None else fact.chance),
         ]
         for fact in proposals
     ]
-    columns = ["proposal", "like this known fact", "probability" if ranker is None else "its kind"]
-    return note(about) + card(table(columns, rows, left=2, wide=(1,)))
+    columns = ["proposal, and the known fact that is most like it", "probability" if ranker is None else "its kind"]
+    return note(about) + card(table(columns, rows))
 
 
 def render_headline(model: Model, evaluation: Evaluation, calibration: Calibration, baseline: float, split: str) -> str:
@@ -94,10 +94,9 @@ def render_headline(model: Model, evaluation: Evaluation, calibration: Calibrati
 
 def render_predictions(examples: Sequence[Example], split: str) -> str:
     about = (
-        f"Questions drawn at random from the {split} facts{', which the fit never saw' * (split == 'test')}. Answers "
-        "that training or validation has are not listed, though they have their share of the probability, which says "
-        f"<b>{esc(MEANING['tail'])}</b>. The ranges say how far nine of ten samples of the posterior "
-        "move probability and rank."
+        f"Questions drawn at random from the {split} facts{', which the fit never saw' * (split == 'test')}. Known "
+        f"answers are not listed, though they have their share of the probability, which says <b>{esc(MEANING['tail'])}"
+        "</b>. Ranges: nine of ten samples of the posterior."
     )
     return note(about) + pair(*(_render_example(example, split) for example in examples))
 
@@ -129,25 +128,27 @@ def _render_metrics(name: str, groups: Mapping[str, Metrics]) -> str:
     for group, metrics in groups.items():
         mrr, *others = metric_cells(metrics)
         rows.append([esc(group), f"{bar(metrics.mrr)}{mrr}", *others])
-    return table([name, *METRICS], rows, wide=(3, 5, 6))
+    return table([name, *METRICS], rows)
 
 
-def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str) -> str:
+def render_quality(model: Model, evaluation: Evaluation, baseline: Metrics, split: str, chosen: str) -> str:
+    """The figures of all questions beside those of frequencies alone; what they are made of on demand."""
     about = (
         f"Each {split} fact is asked twice, for its tail and for its head. Its entity is ranked among all "
         f"{model.data.n_entities:,}, without the other known answers; ties count against the model."
     )
     sides = {"tail": "for the tail", "head": "for the head"}
-    overall = {"all": evaluation.overall} | {sides[side]: each for side, each in evaluation.by_side.items()}
+    overall = {"all questions": evaluation.overall, "the most frequent answers instead": baseline}
+    overall |= {sides[side]: each for side, each in evaluation.by_side.items()}
     relations = dict(sorted(evaluation.by_relation.items(), key=lambda item: -item[1].n))
     first = dict(list(relations.items())[:RELATIONS])
     more = len(relations) - len(first)
     parts = [
         note(about),
         card(_render_metrics("", overall)),
-        f"<h3>By how often training shows the answer</h3>{card(_render_metrics('facts', evaluation.by_frequency))}",
-        f"<h3>By kind of relation</h3>{card(_render_metrics('kind', evaluation.by_category))}",
-        f"<h3>By relation</h3>{card(_render_metrics('relation', first), note(f'and {more:,} more') if more else '')}",
+        details("By relation", _render_metrics("relation", first) + (note(f"and {more:,} more") if more else "")),
+        details("By how often training shows the answer", _render_metrics("facts", evaluation.by_frequency)),
+        details("By kind of relation", _render_metrics("kind", evaluation.by_category)),
     ]
     if model.validation:
         rows = [
@@ -155,7 +156,7 @@ def render_quality(model: Model, evaluation: Evaluation, split: str, chosen: str
             for mode, what in MODES.items()
             if mode in model.validation
         ]
-        parts.append(f"<h3>By mode, on validation</h3>{card(table(['mode', 'MRR'], rows))}")
+        parts.append(details("By mode, on validation", table(["mode", "MRR"], rows)))
     return "".join(parts)
 
 
@@ -172,14 +173,10 @@ def render_calibration(calibration: Calibration, mode: str, split: str) -> str:
     rows = [[name, *(f"{x:.3f}" for x in xs)] for name, xs in (("as trained", before), ("calibrated", after))]
     figure = figures.reliability_figure(calibration.curve, calibration.curve_before)
     words = "Reliability curve: share of right first answers against their probability"
-    return (
-        note(about)
-        + picture(figure, "reliability", words, narrow=True)
-        + card(
-            table(columns, rows, wide=(2,)),
-            note("ECE: mean gap between the first answer's probability and the share that is right. Log loss in nats."),
-        )
+    meaning = note(
+        "ECE: mean gap between the first answer's probability and the share that is right. Log loss in nats."
     )
+    return note(about) + pair(picture(figure, "reliability", words, narrow=True), card(table(columns, rows), meaning))
 
 
 def render_strengths(model: Model) -> str:
@@ -206,14 +203,15 @@ def render_strengths(model: Model) -> str:
         )
 
     columns = ["entity", "strength", "facts"]
+    extremes = pair(
+        card("<h3>Most regularised</h3>", table(columns, rows(order[:SYMBOLS].tolist()))),
+        card("<h3>Least regularised</h3>", table(columns, rows(order[::-1][:SYMBOLS].tolist()))),
+    )
     return (
         note(about)
         + draw("entities", "entity")
-        + pair(
-            card("<h3>Most regularised</h3>", table(columns, rows(order[:SYMBOLS].tolist()))),
-            card("<h3>Least regularised</h3>", table(columns, rows(order[::-1][:SYMBOLS].tolist()))),
-        )
-        + draw("relations", "relation")
+        + details("The most and the least regularised entities", extremes)
+        + details("The relations", draw("relations", "relation"))
     )
 
 
@@ -237,7 +235,8 @@ def render_learning(model: Model, history: RunHistory) -> str:
     ]
     if any(record.get("phase") == "em" and record.get("elbo") is not None for record in history.records):
         elbo = figures.elbo_figure(history.records, m_step_from=model.config.em.e_epochs or None)
-        parts.append(picture(elbo, "elbo", "The evidence lower bound and its three parts over the epochs of EM"))
+        words = "The evidence lower bound and its three parts over the epochs of EM"
+        parts.append(details("The bound that EM raises", picture(elbo, "elbo", words)))
     return "".join(parts)
 
 
@@ -248,8 +247,9 @@ def render_graph(model: Model) -> str:
     split = model.provenance.get("split")
     made = note("The graph came in one piece; validation and test facts were drawn from it at random.") if split else ""
     figure = figures.counts_figure(data.entity_counts, data.relation_counts)
-    return card(table(["entities", "relations", *SPLITS], rows, left=0), made) + picture(
-        figure, "counts", "How many training facts each entity and each relation has, most frequent first"
+    words = "How many training facts each entity and each relation has, most frequent first"
+    return card(table(["entities", "relations", *SPLITS], rows, left=0), made) + details(
+        "How often each entity and relation occurs", picture(figure, "counts", words)
     )
 
 
@@ -286,7 +286,7 @@ def render_repetition(model: Model, history: RunHistory) -> str:
     parts = [
         note(about),
         preformatted(command),
-        table(["", ""], facts, left=2),
+        details("Graph, seed and versions", table(["", ""], facts, left=2)),
         _render_update(model),
         details("All settings (config.toml)", preformatted(config)),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kgem.answer.entity import entity_view
+from kgem.answer.features import Known, nearest_facts
 from kgem.answer.judge import Judge, judge_facts
 from kgem.answer.labels import SEVERAL, LabelSearch, means
 from kgem.answer.missing import ScoredFact
@@ -135,7 +137,9 @@ class Explorer:
     def _compute_judgement(self, fact: tuple[str, str, str], mode: str) -> Document:
         judge, scorer = self._learn_judge(mode), self.model.mode_scorer(mode)
         (judgement,) = judge_facts(judge, scorer, [fact], ranges=True)
-        document = judgement.to_dict() | {"mode": mode}
+        known, data = Known.everything(self.model.data), self.model.data
+        like = [data.label(each) for each in nearest_facts(scorer, known, data.ids([fact])[0])]
+        document = judgement.to_dict() | {"mode": mode, "like": like}
         del document["note"]  # all labels are known
         return document
 
@@ -225,14 +229,18 @@ class Explorer:
 
         return self.jobs.ask((kind, relation), work, patient=patient)
 
-    def add_decisions(self, facts: list[ScoredFact], top: int) -> Document:
-        """Facts to review, with what was decided about them."""
+    def add_decisions(self, facts: list[ScoredFact], top: int, kind: str) -> Document:
+        """Facts to review, with what was decided about them, and how many of the whole graph's each relation has."""
         decided = self.review.by_fact
         rows = []
         for fact in facts[:top]:
             made = decided.get((fact.head, fact.relation, fact.tail))
             rows.append(fact.to_dict() | {"decision": made.decision if made else None})
-        return {"facts": rows}
+        every = self.jobs.find((kind, None)) or facts
+        pending = Counter(f.relation for f in every if (f.head, f.relation, f.tail) not in decided)
+        counts = {relation: pending[relation] for relation in dict.fromkeys(f.relation for f in every)}
+        by_count = sorted(counts.items(), key=lambda item: -item[1])
+        return {"facts": rows, "relations": [{"relation": name, "pending": n} for name, n in by_count]}
 
     def decisions(self, limit: int) -> Document:
         """The decisions so far, newest first."""

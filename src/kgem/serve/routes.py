@@ -143,7 +143,8 @@ async def calibration(at: At, given: Annotated[schema.SplitParams, Query()]) -> 
 async def missing(at: At, given: Annotated[schema.FactsParams, Query()]) -> Response:
     """The most probable facts that the graph does not have, with the decisions about them."""
     return await at.job(
-        lambda: at.explorer.missing(given.relation), lambda facts: at.explorer.add_decisions(facts, given.top)
+        lambda: at.explorer.missing(given.relation),
+        lambda facts: at.explorer.add_decisions(facts, given.top, "missing"),
     )
 
 
@@ -151,7 +152,8 @@ async def missing(at: At, given: Annotated[schema.FactsParams, Query()]) -> Resp
 async def doubtful(at: At, given: Annotated[schema.FactsParams, Query()]) -> Response:
     """The least probable facts that the graph has, with the decisions about them."""
     return await at.job(
-        lambda: at.explorer.doubtful(given.relation), lambda facts: at.explorer.add_decisions(facts, given.top)
+        lambda: at.explorer.doubtful(given.relation),
+        lambda facts: at.explorer.add_decisions(facts, given.top, "doubtful"),
     )
 
 

@@ -276,12 +276,19 @@ class JudgementReply(_Fact):
     rank_tail: int
     rank_head: int
     against: list[str]
+    like: list[tuple[str, str, str]]
     known: SplitName | None
+
+
+class _RelationToReview(BaseModel):
+    relation: str
+    pending: int
 
 
 class FactsReply(BaseModel):
     state: Literal["ready"]
     facts: list[_FactToReview]
+    relations: list[_RelationToReview]
 
 
 class _Decision(_Fact):

@@ -19,6 +19,12 @@ export function badge(split) {
   return el("span", { class: `badge ${split === "train" ? "seen" : "held"}`, title }, text);
 }
 
+/** A link from a fact to what speaks for and against it. */
+export function why({ head, relation, tail }) {
+  const about = { class: "why", title: "What speaks for and against it", "aria-label": `Why ${head} ${relation} ${tail}` };
+  return el("a", { ...about, href: href("ask", { head, relation, tail }) }, "why?");
+}
+
 /** A bar up to `most`, with a whisker over the range of the probability where that is known. */
 export function bar({ probability, low, high }, most = 1) {
   const place = (value) => `${(100 * Math.min(1, Math.max(0, value / most))).toFixed(2)}%`;
@@ -50,10 +56,10 @@ function scale(answers) {
   return Math.min(1, roundUp(Math.min(Math.max(highest, ranges), 3 * highest)));
 }
 
-/** A list of answers; `follow` makes the address that goes on from one of them, `mine` tells the one in question. */
-export function answerList(answers, asked, { follow = null, mine = null, label = "Answers" } = {}) {
+/** A list of answers to a question; `follow` makes the address that goes on from one, `mine` tells the one in question. */
+export function answerList(answers, asked, question, { follow = null, mine = null, label = "Answers" } = {}) {
   const most = scale(answers);
-  const rows = answers.map((answer, place) => row(answer, place, asked, most, follow, answer.label === mine));
+  const rows = answers.map((answer, place) => row(answer, place, asked, question, most, follow, answer.label === mine));
   const axis = el(
     "div",
     { class: "axis", "aria-hidden": "true" },
@@ -64,7 +70,7 @@ export function answerList(answers, asked, { follow = null, mine = null, label =
   return el("div", { class: "answers" }, axis, el("ol", { "aria-label": label }, rows));
 }
 
-function row(answer, place, asked, most, follow, mine) {
+function row(answer, place, asked, question, most, follow, mine) {
   const { label, rank_low: low, rank_high: high, frequency, known } = answer;
   const target = asked === "relation" ? href("ask", { relation: label }) : href("entity", { label });
   const rank = low === null || low === undefined ? null : low === high ? `rank ${low}` : `rank ${low}–${high}`;
@@ -86,6 +92,8 @@ function row(answer, place, asked, most, follow, mine) {
           title: "Rank: nine of ten samples of the model place it here. Facts: how often training shows it",
         },
         notes,
+        " · ",
+        why({ ...question, [asked]: label }),
       ),
     ),
     bar(answer, most),

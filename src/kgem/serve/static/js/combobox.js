@@ -20,7 +20,7 @@ const KINDS = {
   },
 };
 
-/** A field for one entity or relation; `choose` hears the label, or "" when it is taken away. */
+/** A field for one entity or relation; `choose` hears the label, or "" when it is taken away, and whether it was found. */
 export function combobox({ id, label, kind, placeholder, choose, announce, hideLabel = false }) {
   let value = ""; // what was chosen
   let options = [];
@@ -172,12 +172,13 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
     if (text === said(value) && active < 0) return close();
     if (!text && active < 0) return cleared();
     if (loaded !== input.value) await load();
-    pick(options[active]?.label ?? options.find((item) => item.label === text)?.label ?? text);
+    const found = options[active] ?? options.find((item) => item.label === text);
+    pick(found?.label ?? text, Boolean(found));
   }
 
-  function pick(label) {
+  function pick(label, found = true) {
     set(label);
-    choose(label);
+    choose(label, found);
   }
 
   function cleared() {

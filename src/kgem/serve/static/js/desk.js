@@ -1,7 +1,7 @@
 // The desk of a review: one fact on it, what speaks for it, the decision, and those that were made before.
 
 import { get, Offline, post } from "./api.js";
-import { answerList, badge, figures } from "./answers.js";
+import { answerList, badge, figures, why } from "./answers.js";
 import { el, name } from "./dom.js";
 import { icon } from "./icons.js";
 import { href } from "./router.js";
@@ -9,6 +9,7 @@ import { awaited, empty, failed } from "./states.js";
 import { count, fit, percent, plural, quoted, when } from "./words.js";
 
 const RECENT = 8; // decisions that are listed
+const LONG = 120; // characters of a fact that needs smaller letters
 export const KINDS = {
   missing: {
     path: "missing",
@@ -41,7 +42,7 @@ const key = ({ head, relation, tail }) => JSON.stringify([head, relation, tail])
 const words = ({ head, relation, tail }) => `${head} ${relation} ${tail}`;
 
 /** The desk with one fact on it; `act` hears accept, reject, skip, undo. */
-export function reviewDesk(body, facts, log, kind, relation, page, keys) {
+export function reviewDesk(body, { facts, relations }, log, kind, relation, page, keys) {
   const { question, accept, reject } = KINDS[kind];
   const byKey = new Map(facts.map((fact) => [key(fact), fact]));
   let { decisions, counts } = log;
@@ -63,6 +64,7 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
   const progressText = el("p", { class: "faint small" });
   const tally = el("dl", { class: "tally" });
   const recent = el("div", {});
+  const byRelation = relationList(kind, relation, relations, facts);
   const done = el("div", {});
   const desk = el(
     "section",
@@ -86,6 +88,7 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
         tally,
         recent,
       ),
+      byRelation.root,
       learn(page.about.path, log.problems ?? []),
     ),
   );
@@ -170,6 +173,7 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
       ),
     );
     drawRecent();
+    byRelation.draw();
     const fact = facts[current];
     desk.hidden = !fact;
     done.replaceChildren(
@@ -183,8 +187,8 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
   function drawFact(fact) {
     const end = (label) => el("a", { class: "go", href: href("entity", { label }) }, name(label, "who"));
     sheet.replaceChildren(
-      el("h2", { class: "fact" }, end(fact.head), " ", name(fact.relation, "how"), " ", end(fact.tail)),
-      el("p", { class: "fact-notes" }, figures(shown(fact)), badge(fact.known), el("span", { class: "faint" }, meaning(fact))),
+      el("h2", { class: words(fact).length > LONG ? "fact long" : "fact" }, end(fact.head), " ", name(fact.relation, "how"), " ", end(fact.tail)),
+      el("p", { class: "fact-notes" }, figures(shown(fact)), badge(fact.known), el("span", { class: "faint" }, meaning(fact)), why(fact)),
       reasons(fact),
     );
     drawContext(fact);
@@ -216,7 +220,7 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
       );
       context.replaceChildren(
         title,
-        answerList(answers, fact.side, { mine: fact[fact.side], label: "Answers to the same question" }),
+        answerList(answers, fact.side, asked, { mine: fact[fact.side], label: "Answers to the same question" }),
       );
     } catch (refused) {
       if (!signal.aborted) context.replaceChildren();
@@ -240,7 +244,7 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
             " ",
             name(each.tail, "who"),
           ),
-          el("small", {}, when(each.time)),
+          el("small", {}, when(each.time), " ", why(each)),
         ),
       );
     recent.replaceChildren(
@@ -252,6 +256,31 @@ export function reviewDesk(body, facts, log, kind, relation, page, keys) {
 
   draw();
   return { act };
+}
+
+/** The relations of the whole list with how many facts of each are undecided, most first; `draw` counts anew. */
+function relationList(kind, relation, relations, facts) {
+  const open = new Set(facts.filter((fact) => !fact.decision));
+  const link = (target, ...content) => {
+    const current = target === (relation ?? null) ? "true" : null;
+    const address = href("review", { kind: kind === "missing" ? null : kind, relation: target });
+    return el("li", {}, el("a", { class: "chip", href: address, "aria-current": current }, ...content));
+  };
+  const rows = relations.map((each) => {
+    const number = el("small", {});
+    return { ...each, number, row: link(each.relation, name(each.relation), number) };
+  });
+  const list = el("ul", { class: "chips" }, link(null, "Whole graph"), rows.map(({ row }) => row));
+  const draw = () => {
+    for (const each of rows) {
+      const mine = facts.filter((fact) => fact.relation === each.relation);
+      const since = mine.filter((fact) => open.has(fact)).length - mine.filter((fact) => !fact.decision).length;
+      each.number.textContent = count(each.pending - since);
+    }
+  };
+  const title = el("h2", { id: "by-relation", class: "small-head" }, "By relation");
+  const note = el("p", { class: "faint small" }, "How many of the first thousand are undecided.");
+  return { root: el("section", { class: "card", "aria-labelledby": "by-relation" }, title, note, list), draw };
 }
 
 function unheard() {
@@ -270,7 +299,7 @@ const shown = ({ chance, probability }) => ({ probability: chance ?? probability
 function reasons({ like = [], against = [] }) {
   const rows = [
     ...like.map(([head, relation, tail]) =>
-      el("li", {}, el("span", { class: "faint" }, "like "), name(head, "who"), " ", name(relation, "how"), " ", name(tail, "who")),
+      el("li", {}, el("span", { class: "faint" }, "like "), name(head, "who"), " ", name(relation, "how"), " ", name(tail, "who"), " ", why({ head, relation, tail })),
     ),
     ...against.map((text) => el("li", { class: "against" }, icon("warn"), " ", el("bdi", {}, text))),
   ];

@@ -38,10 +38,10 @@ export function name(label, className = "label") {
   );
 }
 
-/** A long label may be broken after /, _, . and -, rather than anywhere. */
+/** A long label may be broken after the marks of an address or between its words, rather than anywhere. */
 function breakable(label) {
   if (label.length < 24) return label;
-  return label.split(/(?<=[/_.-])(?![/_.-])/).flatMap((piece, place) => (place ? [el("wbr"), piece] : [piece]));
+  return label.split(/(?<=[/_.:#?=&-])(?![/_.:#?=&-])|(?<=[a-z])(?=[A-Z])/).flatMap((piece, place) => (place ? [el("wbr"), piece] : [piece]));
 }
 
 /** Text for screen readers only. */

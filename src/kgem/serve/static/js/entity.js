@@ -1,7 +1,7 @@
 // One entity: its facts, what the model expects of it, what is similar, how strongly it is regularised.
 
 import { get, Refused } from "./api.js";
-import { badge, bar, figures } from "./answers.js";
+import { badge, bar, figures, why } from "./answers.js";
 import { combobox } from "./combobox.js";
 import { el, name } from "./dom.js";
 import { icon } from "./icons.js";
@@ -90,7 +90,7 @@ function factLine(fact, label) {
     fact[which] === label
       ? name(fact[which], "who self")
       : el("a", { class: "go", href: href("entity", { label: fact[which] }) }, name(fact[which], "who"));
-  return el("span", { class: "sentence" }, end("head"), " ", name(fact.relation, "how"), " ", end("tail"));
+  return el("span", { class: "sentence" }, end("head"), " ", name(fact.relation, "how"), " ", end("tail"), " ", why(fact));
 }
 
 function expected({ label, expected: list }) {
@@ -191,6 +191,7 @@ function factGroup({ forward, relation, items }, label) {
       {},
       el("a", { class: "chip", href: href("entity", { label: other }) }, name(other)),
       fact.split !== "train" && badge(fact.split),
+      why(fact),
     );
   });
   const list = el("ul", { class: "chips" }, links);

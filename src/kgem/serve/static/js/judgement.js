@@ -1,5 +1,6 @@
 // A fact that is given as a whole: how credible it is, its rank from both sides, and what speaks against it.
 
+import { why } from "./answers.js";
 import { el, name } from "./dom.js";
 import { icon } from "./icons.js";
 import { sentence } from "./question.js";
@@ -14,7 +15,7 @@ const KNOWN = {
 
 /** All that is shown of a judgement. */
 export function judgement(found) {
-  const { head, relation, tail, chance, low, high, against, known, mode } = found;
+  const { head, relation, tail, chance, low, high, against, like, known, mode } = found;
   const ranks = [
     ["tail", { head, relation }, found.rank_tail],
     ["head", { relation, tail }, found.rank_head],
@@ -31,6 +32,13 @@ export function judgement(found) {
       el("div", { class: "meter", "aria-hidden": "true", vars: { share: `${(100 * chance).toFixed(1)}%` } }, el("i", {})),
       el("p", { class: "faint" }, `Nine of ten samples of the model: ${range(low, high)}.`),
       known && el("p", {}, el("span", { class: "badge" }, known), ` ${KNOWN[known]}`),
+      like.length > 0 && el("h3", { class: "small-head" }, "Known facts that are most like it"),
+      like.length > 0 &&
+        el(
+          "ul",
+          { class: "plain like" },
+          like.map(([h, r, t]) => el("li", {}, sentence({ head: h, relation: r, tail: t }), " ", why({ head: h, relation: r, tail: t }))),
+        ),
       el("h3", { class: "small-head" }, against.length ? "What speaks against it" : "Nothing speaks against it"),
       against.length > 0 &&
         el(

@@ -74,6 +74,7 @@ async function show() {
   settle(changed, first);
   if (returning) scrollTo(0, place);
   else if (changed) scrollTo(0, 0);
+  mounted.body.querySelector("[role=alert]")?.scrollIntoView({ block: "center" }); // below a form it may be out of sight
 }
 
 /** Where the keyboard is after a change: at the heading of what is new, unless it is still at something. */

@@ -61,7 +61,7 @@ export function questionForm(page, params, change) {
       kind: slot === "relation" ? "relations" : "entities",
       placeholder: slot === "relation" ? "any relation" : "any entity",
       announce: page.announce,
-      choose: (label) => chosen(slot, label),
+      choose: (label, found) => chosen(slot, label, found),
     });
     fields[slot] = field;
     radios[slot] = el("input", { type: "radio", name: "asked", value: slot, onchange: () => turned(slot) });
@@ -122,12 +122,12 @@ export function questionForm(page, params, change) {
     fields[slot].open();
   }
 
-  function chosen(slot, label) {
+  function chosen(slot, label, found) {
     const next = { ...params(), [slot]: label };
     change({ [slot]: label, ask: asked(params()) });
     const target = asked(next);
     const missing = SLOTS.find((each) => each !== target && !next[each]);
-    if (label && missing) guide(missing);
+    if (label && found && missing) guide(missing); // what the graph does not have is told first
   }
 
   /** Another part is asked: what it was given becomes what the other end is given, so that the question turns round. */

@@ -20,7 +20,7 @@ export function results(found, question, target, page, change) {
   const { answers, entropy, temperature, mode } = found;
   const follow = target === "relation" ? null : (answer) => href("ask", { head: answer.label });
   const list = answers.length
-    ? answerList(answers, target, { follow })
+    ? answerList(answers, target, question, { follow })
     : empty(
         "No answers are left",
         el("p", {}, "The graph has all of them already."),

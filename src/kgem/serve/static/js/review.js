@@ -64,7 +64,7 @@ export function review(root, page) {
     );
     if (signal.aborted) return;
     page.reviewed(log.counts);
-    desk = reviewDesk(body, found.facts, log, kind, relation, page, keys);
+    desk = reviewDesk(body, found, log, kind, relation, page, keys);
   }
 
   function pressed(event) {
