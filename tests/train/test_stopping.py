@@ -48,12 +48,12 @@ def test_a_rival_is_out_of_reach_if_the_gain_of_late_would_not_do() -> None:
     feed(stopping, [0.1, 0.3])
     assert not stopping.cannot_reach(9.0, 1)  # one gain says little
     feed(stopping, [0.35, 0.38, 0.40])  # of the last four values .3 is the first: .0333 a step
-    assert not stopping.cannot_reach(0.49, 3)
-    assert stopping.cannot_reach(0.51, 3)
-    assert not stopping.cannot_reach(0.40, 0)  # it is there
-    feed(stopping, [0.2, 0.2, 0.2])
-    assert not stopping.cannot_reach(0.39, 0)  # it was there
-    assert not EarlyStopping(9, recent=[0.1, 0.2, math.nan]).cannot_reach(9.0, 1)
+    assert not stopping.cannot_reach(0.501, 3)
+    assert stopping.cannot_reach(0.503, 3)
+    feed(stopping, [0.2, 0.2, 0.2])  # a fall is no reason to expect another
+    assert not stopping.cannot_reach(0.401, 9)
+    assert stopping.cannot_reach(0.403, 9)
+    assert not EarlyStopping(9, best=0.2, recent=[0.1, 0.2, math.nan]).cannot_reach(9.0, 1)
 
 
 def settle(settling: Settling, pairs: list[tuple[float, float]]) -> list[bool]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 __all__ = ["Collapse", "EarlyStopping", "Settling"]
 
 RECENT = 4  # values that tell how fast they rise
+NOISE = 0.002  # by how much they move without meaning it
 
 
 @dataclass
@@ -41,10 +42,10 @@ class EarlyStopping:
 
         Gains shrink as training goes on, so that this is more than can be hoped for. Two gains must be known.
         """
-        if len(self.recent) < 3 or self.best >= rival:
+        if len(self.recent) < 3:
             return False
         gain = (self.recent[-1] - self.recent[0]) / (len(self.recent) - 1)
-        return self.recent[-1] + left * gain < rival
+        return self.best + left * max(gain, 0.0) + NOISE < rival
 
     @property
     def done(self) -> bool:
