@@ -87,7 +87,9 @@ class PretrainConfig(TrainConfig):
     extensions: int = Field(
         4, ge=0, description="further candidates that may join, one at a time, while the strongest or weakest leads"
     )
-    trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
+    trial_epochs: int = Field(
+        5, ge=1, description="epochs that each candidate of the race gets, or fewer if it falls behind"
+    )
     final_epochs: int = Field(15, ge=1, description="epochs after which the better of the two that lead goes on")
 
 
@@ -140,7 +142,9 @@ class RetrainConfig(TrainConfig):
         description="(a, c) of the strengths a * learned + c * shared * n that race on validation; (1, 0) is the paper",
     )
     fall_back: bool = Field(True, description="keep the pre-trained tables where re-training does not beat them")
-    trial_epochs: int = Field(5, ge=1, description="epochs that each candidate of the race gets")
+    trial_epochs: int = Field(
+        5, ge=1, description="epochs that each candidate of the race gets, or fewer if it falls behind"
+    )
     final_epochs: int = Field(10, ge=1, description="epochs after which the better of the two that lead goes on")
 
 

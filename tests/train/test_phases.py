@@ -395,6 +395,48 @@ def test_the_final_is_between_the_two_best_and_may_turn_them_round(final_epochs:
     assert torch.equal(single.pretraining.average.entities, fit.pretraining.average.entities)
 
 
+LOSING = (  # of each candidate, epoch by epoch
+    (0.5, 0.58, 0.6, 0.62, 0.63, 0.64, 0.65, 0.66, 0.66, 0.66),
+    (0.2, 0.3, 0.36, 0.40, 0.43, 0.9, 0.9, 0.9, 0.9, 0.9),  # in the final .40 + 4 * .067 would do, .43 + 3 * .043 not
+    (0.1, 0.19, 0.21, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9),  # in its heat .21 + .055 is below .40
+    (0.15, 0.32, 0.35, 0.39, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9),  # .35 + .1 is not, but .39 is
+)
+
+
+def test_whoever_cannot_catch_up_ends_there_and_a_stop_changes_nothing() -> None:
+    race = {"candidates": (1.0, 8.0, 0.2, 3.0), "extensions": 0, "trial_epochs": 4, "final_epochs": 8}
+    config = settings(
+        pretrain={"epochs": 10, "patience": 50} | race,
+        em={"epochs": 0, "patience": 50},
+        retrain={"epochs": 0, "patience": 50, "candidates": RACE[:1]},
+    )
+
+    def start() -> ThreePhases:
+        def validate(_: Embeddings) -> float:
+            return LOSING[fit.candidate or 0][fit.pretraining.epoch - 1]
+
+        fit = ThreePhases(DATA, config, validate)
+        return fit
+
+    def turns(fit: ThreePhases, log: Log) -> list[tuple[int | None, int]]:
+        seen = []
+        for _, record in fit.epochs("pretrain"):
+            log.checkpoints.append((fit.tensors(), json.dumps(fit.numbers())))
+            seen.append((fit.candidate, record.epoch))
+        return seen
+
+    log = Log()
+    every = turns(start(), log)
+    heats = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3)]
+    heats += [(3, epoch) for epoch in (1, 2, 3, 4)]
+    final = [(0, epoch) for epoch in (5, 6, 7, 8)] + [(1, 5)]
+    assert every == [*heats, *final, (0, 9), (0, 10)]
+    for done, (tensors, numbers) in enumerate(log.checkpoints, start=1):
+        fit = start()
+        fit.restore(tensors, json.loads(numbers))
+        assert turns(fit, Log()) == every[done:], done
+
+
 @pytest.mark.parametrize(("wanted", "joined"), [(1.0, []), (20.0, [10.0, 20.0, 40.0]), (0.1, [0.25, 0.125, 0.0625])])
 def test_further_strengths_join_while_one_at_the_edge_leads(wanted: float, joined: list[float]) -> None:
     """Validation prefers one factor on the shared strength, however far from the candidates it is."""

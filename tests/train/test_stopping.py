@@ -43,6 +43,19 @@ def test_what_is_not_a_number_is_no_gain() -> None:
     assert stopping.done
 
 
+def test_a_rival_is_out_of_reach_if_the_gain_of_late_would_not_do() -> None:
+    stopping = EarlyStopping(patience=9)
+    feed(stopping, [0.1, 0.3])
+    assert not stopping.cannot_reach(9.0, 1)  # one gain says little
+    feed(stopping, [0.35, 0.38, 0.40])  # of the last four values .3 is the first: .0333 a step
+    assert not stopping.cannot_reach(0.501, 3)
+    assert stopping.cannot_reach(0.503, 3)
+    feed(stopping, [0.2, 0.2, 0.2])  # a fall is no reason to expect another
+    assert not stopping.cannot_reach(0.401, 9)
+    assert stopping.cannot_reach(0.403, 9)
+    assert not EarlyStopping(9, best=0.2, recent=[0.1, 0.2, math.nan]).cannot_reach(9.0, 1)
+
+
 def settle(settling: Settling, pairs: list[tuple[float, float]]) -> list[bool]:
     seen = []
     for drift, value in pairs:

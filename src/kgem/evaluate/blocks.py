@@ -118,13 +118,14 @@ class Blocks:
         n = self.scorer.n_entities
         return [(start, min(start + self.entities, n)) for start in range(0, n, self.entities)]
 
-    def new_buffer(self) -> Tensor:
-        """Memory for the scores of any block, to be used again and again: fresh pages cost more than comparisons.
+    def new_buffer(self, queries: int | None = None) -> Tensor:
+        """Memory for the scores of any block, or of so many queries, to be used again and again: fresh pages cost much.
 
         Rows are padded to whole cache lines, without which the product that writes them is half as fast.
         """
         lane = LANE // self.scorer.like.element_size()
-        shape = min(self.queries, max(self.n_queries, 1)), -(-self.entities // lane) * lane
+        most = self.queries if queries is None else min(queries, self.queries)
+        shape = min(most, max(self.n_queries, 1)), -(-self.entities // lane) * lane
         return self.scorer.like.new_empty(shape)
 
     def __iter__(self) -> Iterator[Block]:

@@ -26,6 +26,8 @@ from kgem.model.embeddings import Embeddings
 
 __all__ = ["MEMORY", "OnProgress", "Ranks", "Scorer", "rank"]
 
+COMPARED_BYTES = 2**20  # of scores that are compared at a time: their marks are counted before they leave the cache
+
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
@@ -64,13 +66,14 @@ def rank(
     facts = np.asarray(facts).reshape(-1, 3)
     above = np.zeros((2, len(facts)), dtype=np.int64)  # strictly higher, at least as high
     blocks = Blocks(scorer, facts, memory, on_progress=on_progress)
-    scratch = blocks.new_buffer(), blocks.new_buffer()
+    row_bytes = blocks.entities * blocks.scorer.like.element_size()
+    scratch = tuple(blocks.new_buffer(queries=max(2, COMPARED_BYTES // row_bytes)) for _ in range(2))
     for block in blocks:
         above[:, block.places] = _count_above(block, Targets(block, facts, known), scratch)
     return Ranks(facts, optimistic=above[0] + 1, pessimistic=above[1] + 1)
 
 
-def _count_above(block: Block, targets: Targets, scratch: tuple[Tensor, Tensor]) -> npt.NDArray[np.int64]:
+def _count_above(block: Block, targets: Targets, scratch: tuple[Tensor, ...]) -> npt.NDArray[np.int64]:
     """For each target of some queries, how many unknown tails score higher, and at least as high: (2, n)."""
     # A target's own score is read from the block, not computed apart, where rounding could differ.
     own = block.buffer.new_full((len(block.rows),), torch.nan)
@@ -86,15 +89,15 @@ def _count_above(block: Block, targets: Targets, scratch: tuple[Tensor, Tensor])
     return np.where(own.isnan().cpu().numpy(), others, counts)
 
 
-def _compare(scores: Tensor, rows: Tensor, own: Tensor, scratch: tuple[Tensor, Tensor]) -> Tensor:
-    """Count the scores above, and at or above, each target's own (n, 1), as many at a time as fit: (2, n)."""
+def _compare(scores: Tensor, rows: Tensor, own: Tensor, scratch: tuple[Tensor, ...]) -> Tensor:
+    """Count the scores above, and at or above, each target's own (n, 1), some at a time, in the cache: (2, n)."""
     counts = torch.empty(2, len(rows), dtype=torch.int64, device=rows.device)
     copies, marks = (each[:, : scores.shape[1]] for each in scratch)
     alone = len(rows) == len(scores)  # one target per query: no copies needed
     for start in range(0, len(rows), len(copies)):
         here = slice(start, min(start + len(copies), len(rows)))
         size = here.stop - here.start
-        mine = scores if alone else torch.index_select(scores, 0, rows[here], out=copies[:size])
+        mine = scores[here] if alone else torch.index_select(scores, 0, rows[here], out=copies[:size])
         # Comparing into floats and adding those up is several times faster than counting booleans.
         counts[0, here] = torch.gt(mine, own[here], out=marks[:size]).sum(dim=1)
         counts[1, here] = torch.ge(mine, own[here], out=marks[:size]).sum(dim=1)

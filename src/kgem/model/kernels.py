@@ -82,7 +82,7 @@ class SoftmaxKernel:
         The loss is that of the observed tails, also where soft targets have a part in the gradient.
         """
         borders = [*range(0, len(q), self.block), len(q)]
-        pair_borders = offsets[borders].tolist()
+        pair_borders = offsets[borders].tolist() if len(borders) > 2 else [0, len(tails)]
         loss = q.new_zeros((), dtype=torch.float64)
         grad_q = torch.empty_like(q)
         for i, (start, stop) in enumerate(pairwise(borders)):
@@ -143,12 +143,13 @@ class SoftmaxKernel:
 
     def _log_loss(self, q: Tensor, table: Tensor, rows: Tensor, scores: Tensor, probabilities: Tensor) -> Tensor:
         """The sum of log Z - f over observed tails: minus the log of their probabilities, unless one underflowed."""
-        faint = probabilities < 1e8 * torch.finfo(probabilities.dtype).tiny
+        limit = 1e8 * torch.finfo(probabilities.dtype).tiny
+        if not len(probabilities) or not float(probabilities.amin()) < limit:
+            return -probabilities.log().sum(dtype=torch.float64)
+        faint = probabilities < limit
         loss = -probabilities.masked_fill(faint, 1.0).log_().sum(dtype=torch.float64)
-        if bool(faint.any()):
-            log_z = self.score.compare(q[rows[faint]], table).logsumexp(dim=1)
-            loss += (log_z - scores[faint]).sum(dtype=torch.float64)
-        return loss
+        log_z = self.score.compare(q[rows[faint]], table).logsumexp(dim=1)
+        return loss + (log_z - scores[faint]).sum(dtype=torch.float64)
 
     def _score(self, q: Tensor, table: Tensor, block: Tensor) -> Callable[[Tensor, Tensor, Tensor], None]:
         """Fill the block with scores; return what turns (block times row weights) into gradients."""

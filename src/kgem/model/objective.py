@@ -99,10 +99,10 @@ class _Pieces:
 
     def tails_of(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Offsets (b + 1,) and observed tails (pairs,) of these queries, in their order."""
-        counts, starts = self.counts[queries], self.starts[queries]
+        counts, starts = self.counts.index_select(0, queries), self.starts.index_select(0, queries)
         offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         shift = torch.repeat_interleave(starts - offsets[:-1], counts)
-        return offsets, self.tails[shift + torch.arange(len(shift), device=shift.device)]
+        return offsets, self.tails.index_select(0, shift.add_(torch.arange(len(shift), device=shift.device)))
 
 
 class SoftmaxObjective:
@@ -145,16 +145,19 @@ class SoftmaxObjective:
         grads.entities.zero_()
         grads.relations.zero_()
         scale = self.n_items / (len(batch) * self.n_facts)
-        data = torch.zeros((), dtype=torch.float64, device=batch.device)
-        for reverse, rows in embeddings.sides(self._pieces.relations[batch]):
-            data += self._add_side(embeddings, batch[rows], scale, reverse)
+        if embeddings.reciprocal:
+            data = self._add_side(embeddings, batch, scale, reverse=False)
+        else:
+            data = torch.zeros((), dtype=torch.float64, device=batch.device)
+            for reverse, rows in embeddings.sides(self._pieces.relations[batch]):
+                data += self._add_side(embeddings, batch[rows], scale, reverse)
         add_penalty_gradient(self._prior, embeddings, strengths, grads, self.n_facts)
         return float(data), grads
 
     def _add_side(self, embeddings: Embeddings, batch: Tensor, scale: float, reverse: bool) -> Tensor:
         """The data term of queries that all read the tables the same way round."""
         score, grads, pieces = embeddings.score, self._gradients, self._pieces
-        heads, relations = pieces.heads[batch], pieces.relations[batch]
+        heads, relations = pieces.heads.index_select(0, batch), pieces.relations.index_select(0, batch)
         h = embeddings.heads(heads, reverse=reverse)
         r = embeddings.relation_rows(relations, reverse=reverse)
         q = score.query(h, r)
@@ -164,7 +167,7 @@ class SoftmaxObjective:
         loss, grad_q = self._kernel(
             q,
             embeddings.tail_table(reverse=reverse),
-            pieces.counts[batch].to(q.dtype),
+            pieces.counts.index_select(0, batch).to(q.dtype),
             offsets,
             tails,
             score.tails(turn),

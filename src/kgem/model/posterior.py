@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -19,6 +20,9 @@ BLOCK = 2**18
 # SplitMix64 (Steele, Lea, Flood 2014): the increment, then shift and multiplier of each round.
 GOLDEN = 0x9E3779B97F4A7C15
 ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
+
+POOL = 2**22  # numbers of noise that are made once, for tables of at most a quarter as many
+SLOT = 16  # numbers: where a table's noise may begin in the pool, on a cache line
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +65,21 @@ class Gaussian:
         torch.addcmul(self.mean, sample, noise, out=sample)
         return sample, noise
 
+    def draw(self, generator: torch.Generator, out: Tensor) -> None:
+        """Algorithm 2, lines 4-5 for a step of training: mean + exp(log_std) * noise into `out`, (rows, K').
+
+        Making noise takes longer than all else of a step on a small table. There it is a piece of one pool, from a
+        random place and with a random sign: independent within a table, as good as so between steps.
+        """
+        if out.numel() > POOL // 4 or out.dtype != torch.float32 or out.device.type != "cpu":
+            self.sample(generator, out=out)
+            return
+        slots = (POOL - out.numel()) // SLOT + 1
+        place, odd = divmod(int(torch.randint(2 * slots, (), generator=generator)), 2)
+        noise = _pool()[place * SLOT : place * SLOT + out.numel()].view_as(out)
+        torch.exp(self.log_std, out=out)
+        torch.addcmul(self.mean, out, noise, value=1 - 2 * odd, out=out)
+
     def entropy(self) -> Tensor:
         """H[q] = sum of log_std + log(2 pi e) / 2 (Eq. 14, every constant kept), a float64 scalar."""
         constant = 0.5 * math.log(2 * math.pi * math.e)
@@ -86,6 +105,14 @@ class Posterior:
     def entropy(self) -> Tensor:
         """H[q], a float64 scalar."""
         return self.entities.entropy() + self.relations.entropy()
+
+
+@cache
+def _pool() -> Tensor:
+    """Standard normal noise, (POOL,): the same in every process, so that a fit goes on to the bit."""
+    pool = torch.empty(POOL)
+    fill_normal(pool, torch.Generator().manual_seed(0))
+    return pool
 
 
 def fill_normal(out: Tensor, generator: torch.Generator) -> None:

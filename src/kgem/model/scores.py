@@ -108,11 +108,18 @@ class ComplEx(Score):
     def query(self, h: Tensor, r: Tensor) -> Tensor:
         h_re, h_im = h.chunk(2, dim=-1)
         r_re, r_im = r.chunk(2, dim=-1)
-        return torch.cat([h_re * r_re - h_im * r_im, h_re * r_im + h_im * r_re], dim=-1)
+        re = torch.addcmul(h_re * r_re, h_im, r_im, value=-1)
+        return torch.cat([re, torch.addcmul(h_re * r_im, h_im, r_re)], dim=-1)
 
     def query_vjp(self, h: Tensor, r: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         # The adjoint of multiplying by r is multiplying by its conjugate.
-        return self.query(grad, self.transpose(r)), self.query(grad, self.transpose(h))
+        return self._times_conjugate(grad, r), self._times_conjugate(grad, h)
+
+    @staticmethod
+    def _times_conjugate(x: Tensor, y: Tensor) -> Tensor:
+        (x_re, x_im), (y_re, y_im) = x.chunk(2, dim=-1), y.chunk(2, dim=-1)
+        re = torch.addcmul(x_re * y_re, x_im, y_im)
+        return torch.cat([re, torch.addcmul(x_im * y_re, x_re, y_im, value=-1)], dim=-1)
 
     def transpose(self, r: Tensor) -> Tensor:
         re, im = r.chunk(2, dim=-1)

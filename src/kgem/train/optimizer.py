@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.optim.adagrad import adagrad
 
 from kgem.errors import ConfigError
 
@@ -66,11 +67,32 @@ class Optimizer:
 
     def step(self, gradients: Iterable[Tensor], rate: float) -> None:
         """Mutates the tables: one update with this learning rate."""
+        if isinstance(self._optimizer, torch.optim.Adagrad):
+            self._step_adagrad(list(gradients), rate)
+            return
         for table, gradient in zip(self._tables, gradients, strict=True):
             table.grad = gradient
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
+
+    @torch.no_grad()
+    def _step_adagrad(self, gradients: list[Tensor], rate: float) -> None:
+        """Torch's own update, without what its `step` does around it: on a small table that takes longer."""
+        (group,) = self._optimizer.param_groups
+        states = [self._optimizer.state[table] for table in self._tables]
+        adagrad(
+            self._tables,
+            gradients,
+            [state["sum"] for state in states],
+            [state["step"] for state in states],
+            fused=group["fused"],
+            lr=rate,
+            weight_decay=0.0,
+            lr_decay=0.0,
+            eps=group["eps"],
+            maximize=False,
+        )
 
     def state(self) -> dict[str, Tensor]:
         """Copies of all accumulators, by "<table number>.<name>"."""

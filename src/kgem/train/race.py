@@ -1,6 +1,7 @@
 """A race for the strengths of a point estimate: heats on validation, a final between the two best, the winner goes on.
 
-A weak regulariser learns faster and ends lower, so that heats of a few epochs favour it; the final is longer.
+A weak regulariser learns faster and ends lower, so that heats of a few epochs favour it; the final is longer. Whoever
+would not catch up by the end of a heat or of the final, even if it went on to gain as fast as it does, ends there.
 """
 
 from __future__ import annotations
@@ -98,7 +99,10 @@ class Race(Generic[C]):
 
         def run(length: int) -> Iterator[EpochRecord]:
             shorter = config.model_copy(update={"epochs": min(length, config.epochs)})
-            return train(self.state, self.candidates[self.turn], shorter)
+            records = train(self.state, self.candidates[self.turn], shorter)
+            # Asked before each epoch and not after, so that a race that was stopped goes on the same way.
+            while not self._is_lost(shorter) and (record := next(records, None)) is not None:
+                yield record
 
         while self.stage == "heats":
             yield from run(config.trial_epochs)
@@ -114,6 +118,15 @@ class Race(Generic[C]):
             else:
                 self._decide()
         yield from run(config.epochs)
+
+    def _is_lost(self, config: TrainConfig) -> bool:
+        """Whether the candidate whose turn it is cannot win what is being run: a place in the final, or the final."""
+        if self.stage == "heats":
+            rival = self.kept[-1].best if len(self.kept) == FINALISTS else -math.inf
+        else:
+            rival = max((kept.best for kept in self.kept[: self.finalist]), default=-math.inf)
+        validations = -(-(config.epochs - self.state.epoch) // config.validate_every)
+        return self.stage != "won" and self.state.stopping.cannot_reach(rival, validations)
 
     def _end_heat(self, extensions: int) -> None:
         """Mutates: the candidate has had its heat; keep it if it is among the best, and turn to the next."""

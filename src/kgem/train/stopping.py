@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Collapse", "EarlyStopping", "Settling"]
+
+RECENT = 4  # values that tell how fast they rise
+NOISE = 0.002  # by how much they move without meaning it
 
 
 @dataclass
@@ -17,12 +20,14 @@ class EarlyStopping:
     best_epoch: int = 0
     waited: int = 0
     latest: bool = False  # whether the latest counts as the best, for what the values cannot judge
+    recent: list[float] = field(default_factory=list)  # the last values, at most RECENT
 
     def update(self, value: float, epoch: int) -> bool:
         """Mutates: take note of a value; true if it is the best so far.
 
         A gain below min_gain is kept as the best but does not buy more patience.
         """
+        self.recent = [*self.recent, value][-RECENT:]
         if self.latest:
             self.best, self.best_epoch = value, epoch
             return True
@@ -31,6 +36,16 @@ class EarlyStopping:
             self.best, self.best_epoch = value, epoch
             return True
         return False
+
+    def cannot_reach(self, rival: float, left: int) -> bool:
+        """Whether `left` more values that each gain as much as the last few did on average would stay below a rival.
+
+        Gains shrink as training goes on, so that this is more than can be hoped for. Two gains must be known.
+        """
+        if len(self.recent) < 3:
+            return False
+        gain = (self.recent[-1] - self.recent[0]) / (len(self.recent) - 1)
+        return self.best + left * max(gain, 0.0) + NOISE < rival
 
     @property
     def done(self) -> bool:
