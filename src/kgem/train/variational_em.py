@@ -21,11 +21,12 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, Objective
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
+from kgem.model.rows import ALL, Touched
+from kgem.train.averaging import Averaging
 from kgem.train.optimizer import Optimizer, Schedule
 from kgem.train.point_estimate import (
     EpochRecord,
     Validate,
-    average,
     copy_tables,
     default_batch_size,
     is_finite,
@@ -36,6 +37,7 @@ from kgem.train.stopping import Collapse, EarlyStopping, Settling
 __all__ = ["Bound", "EMState", "elbo", "variational_em"]
 
 SIDES = ("entities", "relations")
+BLOCK = 2**16  # rows at a time
 Norms = list[Tensor]  # ||x||_p^p of each row, one tensor per table
 
 
@@ -57,7 +59,7 @@ class EMState:
     average: Embeddings  # of the means over the last steps: what is validated and kept
     best: Embeddings
     best_log_stds: Gradients
-    sample: Embeddings  # scratch: one draw of both tables
+    sample: Embeddings | None = None  # scratch: one draw of both tables, where steps touch all rows
     steps: int = 0
     epoch: int = 0
 
@@ -87,7 +89,6 @@ class EMState:
             average=means.clone(),
             best=means.clone(),
             best_log_stds=Gradients(*(t.clone() for t in log_stds)),
-            sample=means.clone(),
         )
 
     @property
@@ -173,7 +174,8 @@ def variational_em(
         elif validate is None:
             state.keep_as_best()
         norms = exact_norms(state, prior)
-        bound = elbo(state, prior, loss * objective.n_facts, norms)
+        expected = objective.expected_loss(loss, state.posterior, state.means)
+        bound = elbo(state, prior, expected * objective.n_facts, norms)
         drift = take_optima(state, prior, norms)
         # While the strengths are held, q settles to them: that is not yet the end.
         state.settling.update(drift if state.epoch > config.e_epochs else math.inf, bound.elbo)
@@ -202,21 +204,21 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
         for rate in (config.learning_rate, config.std_learning_rate, config.strength_rate)
     )
     update = M_STEPS.get(config.m_step) if state.epoch >= config.e_epochs else None
+    averaging = Averaging(state.means, state.average, state.steps, config.averaging * len(batches))
     total = 0.0
     for step, batch in enumerate(batches):
         now = state.epoch + step / len(batches)
         estimate = estimate_gradients(state, objective, prior, batch, config, with_norms=update is not None)
         if not math.isfinite(estimate.loss):
             return estimate.loss
-        e_step(state, estimate, mean_rate.at(now), std_rate.at(now))
+        if config.averaging:
+            averaging.before_step(objective.touched(batch))
+        e_step(state, estimate, mean_rate.at(now), std_rate.at(now), objective.touched(batch))
         total += estimate.loss * len(batch)
         state.steps += 1
-        if config.averaging:
-            average(state.means, state.average, state.steps, config.averaging * len(batches))
         if update is not None:
             update(state, prior, estimate.norms, strength_rate.at(now), objective.n_facts)
-    if not config.averaging:
-        copy_tables(state.means, state.average)
+    averaging.finish() if config.averaging else copy_tables(state.means, state.average)
     if config.m_step == "exact" and state.epoch >= config.e_epochs:
         m_step(state, prior, exact_norms(state, prior))
     return total / objective.n_items if all(map(is_finite, (*state.means.tables(), *state.log_stds))) else math.nan
@@ -253,28 +255,36 @@ def estimate_gradients(
 def estimate_once(
     state: EMState, objective: Objective, prior: Prior, batch: Tensor, beta: float, with_norms: bool
 ) -> Estimate:
-    """Lines 4-7 for one sample, drawn into the state's scratch, where the gradients for xi then replace it."""
-    draw(state)
-    norms = [prior.norm(table) for table in state.sample.tables()] if with_norms else []
-    tempered = Strengths(*(beta * lam for lam in state.strengths))
-    loss, gradients = objective(state.sample, tempered, batch)
+    """Lines 4-7 for one sample of the touched rows, whose memory the gradients for xi then take."""
+    touched = objective.touched(batch)
+    means, sample = draw(state, touched)
+    norms = [prior.norm(table) for table in sample.tables()] if with_norms else []
+    tempered = Strengths(*(beta * lam for lam in touched.of(state.strengths)))
+    loss, gradients = objective(sample, tempered, batch)
     # The sample differs from the mean by sigma * eps, just the factor that the gradient for xi needs.
-    entropy = beta / objective.n_facts
-    tables = zip(state.sample.tables(), state.means.tables(), gradients, strict=True)
-    log_stds = Gradients(*(x.sub_(mean).mul_(gradient).sub_(entropy) for x, mean, gradient in tables))
+    entropies = (beta / objective.n_facts * share for share in touched.shares)
+    tables = zip(sample.tables(), means, gradients, entropies, strict=True)
+    log_stds = Gradients(*(x.sub_(mean).mul_(gradient).sub_(entropy) for x, mean, gradient, entropy in tables))
     return Estimate(loss, gradients, log_stds, norms)
 
 
-def draw(state: EMState) -> None:
-    """Line 4: one sample of both tables from q, into the state's scratch."""
-    for gaussian, table in zip(state.posterior, state.sample.tables(), strict=True):
-        gaussian.sample(state.noise, out=table)
+def draw(state: EMState, touched: Touched = ALL) -> tuple[tuple[Tensor, ...], Embeddings]:
+    """Line 4: the touched rows of q's means, and one sample of them, which is scratch."""
+    means, log_stds = touched.of(state.means.tables()), touched.of(state.log_stds)
+    if touched is ALL and state.sample is None:
+        state.sample = state.means.clone()
+    out = (None, None) if touched is not ALL or state.sample is None else state.sample.tables()
+    draws = [
+        Gaussian(mean, log_std).sample(state.noise, out=into)[0]
+        for mean, log_std, into in zip(means, log_stds, out, strict=True)
+    ]
+    return means, state.means.with_tables(*draws)
 
 
-def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float) -> None:
+def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float, touched: Touched = ALL) -> None:
     """Lines 6-7: a gradient step on means and log standard deviations; mutates both."""
-    state.mean_optimizer.step(estimate.means, mean_rate)
-    state.std_optimizer.step(estimate.log_stds, std_rate)
+    state.mean_optimizer.step(estimate.means, mean_rate, touched)
+    state.std_optimizer.step(estimate.log_stds, std_rate, touched)
 
 
 def m_step(state: EMState, prior: Prior, norms: Norms, rate: float = 1.0, n_facts: int = 1) -> None:
@@ -318,7 +328,10 @@ def take_optima(state: EMState, prior: Prior, norms: Norms) -> float:
 def signal_to_noise(state: EMState) -> float:
     """Mean square of the entities' means over that of their standard deviations."""
     q = state.posterior[0]
-    return float(q.mean.square().mean() / q.log_std.mul(2).exp_().mean())
+    blocks = zip(q.mean.split(BLOCK), q.log_std.split(BLOCK), strict=True)
+    squares = [(mean.square().sum(), log_std.mul(2).exp_().sum()) for mean, log_std in blocks]
+    signal, noise = (sum(map(float, each)) for each in zip(*squares, strict=True))
+    return signal / noise
 
 
 class Bound(NamedTuple):
