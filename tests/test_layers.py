@@ -65,6 +65,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "variational_em",
         "warm_start",
         "race",
+        "softmax",
         "phases",
         "budget",
         "driver",

@@ -26,6 +26,9 @@ def by_formula(name: str, table: Tensor, gradients: list[Tensor]) -> Tensor:
         elif name == "adagrad":
             second += g**2
             x -= rate * g / (second.sqrt() + 1e-12)
+        elif name == "row-adagrad":
+            second += (g**2).mean(1, keepdim=True)
+            x -= rate * g / (second.sqrt() + 1e-12)
         else:
             first = 0.9 * first + 0.1 * g
             second = 0.999 * second + 0.001 * g**2

@@ -75,7 +75,7 @@ class SampledObjective(Objective):
         self.n_items = len(self._pieces)
         self.n_facts = len(index.tails)
         rows = self._relation_rows(self._pieces.relations)
-        self._occurrences = (  # n_i, as head of a question or as an answer; of relations, as that of a question
+        self.occurrences = (  # n_i, as head of a question or as an answer; of relations, as that of a question
             torch.bincount(self._pieces.heads, minlength=len(entities))
             + torch.bincount(self._pieces.tails, minlength=len(entities)),
             torch.bincount(rows, minlength=len(like.relations)),
@@ -85,7 +85,7 @@ class SampledObjective(Objective):
     @property
     def unseen(self) -> tuple[Tensor, Tensor]:
         """The rows without facts, about which nothing is learned: of entities, and of relations."""
-        entities, relations = (torch.nonzero(n == 0).squeeze(1) for n in self._occurrences)
+        entities, relations = (torch.nonzero(n == 0).squeeze(1) for n in self.occurrences)
         return entities, relations
 
     def taught_by(self, teacher: Teacher, memory: int = 0) -> SampledObjective:
@@ -126,8 +126,8 @@ class SampledObjective(Objective):
         )
         each = self.n_items / len(items)
         touched = Touched(
-            self._rows(entities, places[len(drawn) :], self._occurrences[0], each),
-            self._rows(relations, relation_places, self._occurrences[1], each),
+            self._rows(entities, places[len(drawn) :], self.occurrences[0], each),
+            self._rows(relations, relation_places, self.occurrences[1], each),
         )
         weights = self._candidates.weights[drawn.cpu()].to(items.device)
         return SampledBatch(len(items), touched, candidates, weights, sides)
@@ -144,7 +144,7 @@ class SampledObjective(Objective):
             data += sampled_softmax(
                 embeddings, side, batch.candidates, batch.weights, grads, scale, self._dtype, teachers, taught
             )
-        tables = zip(embeddings.tables(), strengths, batch.touched, grads, self._occurrences, strict=True)
+        tables = zip(embeddings.tables(), strengths, batch.touched, grads, self.occurrences, strict=True)
         for table, lam, rows, grad, occurrences in tables:
             self._prior.add_gradient(table, lam * rows.share, grad, scale=1.0 / self.n_facts)
             unseen = rows.take(occurrences) == 0

@@ -83,7 +83,7 @@ def fit_in_memory(
 
 def start_fit(prepared: Prepared, config: Config, spent: float = 0.0) -> Fit:
     """A fit of this graph at its start, validated on the facts that it has for that."""
-    validate = make_validator(prepared.data, config.seed)
+    validate = make_validator(prepared.data, config.seed, config.train.validation)
     validate_blend = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
     return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent)
 

@@ -115,6 +115,12 @@ class Optimizer:
                 every.index_copy_(0, rows.ids, sums)
             table.index_copy_(0, rows.ids, rows.take(table).sub_(gradient * rates))
 
+    def moved_to(self, tables: Sequence[Tensor]) -> Optimizer:
+        """An optimiser of other tables, of the same shapes, with the same accumulators."""
+        moved = Optimizer(self._name, tables)
+        moved.restore(self.state())
+        return moved
+
     def state(self) -> dict[str, Tensor]:
         """Copies of all accumulators, by "<table number>.<name>"."""
         state = self._optimizer.state_dict()["state"]

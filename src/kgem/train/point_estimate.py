@@ -67,11 +67,17 @@ class PointState:
             average=embeddings.clone(),
         )
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
+    def release(self) -> None:
+        """Mutates: from here on only the best tables are needed, and the accumulators; the others give way."""
+        self.embeddings = self.average = self.best
+        self.optimizer = self.optimizer.moved_to(self.best.tables())
+        self.good = None
+
+    def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
         accumulators = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
-        copies = {name: tensor.clone() for name, tensor in self._tables().items()}
-        return copies | accumulators | {"generator": self.generator.get_state()}
+        tables = {name: tensor.clone() if copies else tensor for name, tensor in self._tables().items()}
+        return tables | accumulators | {"generator": self.generator.get_state()}
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the state, for JSON."""
@@ -80,6 +86,8 @@ class PointState:
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
+        if "now.entities" not in tensors:
+            self.release()
         for name, table in self._tables().items():
             table.copy_(tensors[name])
         self.optimizer.restore(strip_prefix("optimizer.", tensors))
@@ -90,8 +98,10 @@ class PointState:
         self.good = None
 
     def _tables(self) -> dict[str, Tensor]:
-        """The live tables, by name."""
+        """The live tables, by name; of a state that was released, the best."""
         groups = {"now": self.embeddings, "best": self.best, "average": self.average}
+        if self.embeddings is self.best:
+            groups = {"best": self.best}
         return {
             f"{group}.{side}": table
             for group, embeddings in groups.items()

@@ -141,10 +141,10 @@ class Race(Generic[C]):
         self.state.restore(winner.tensors, winner.numbers)
         self.kept = [Kept(winner.candidate, winner.best, {}, {})]
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the race that is a tensor."""
+    def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """Everything in the race that is a tensor, in copies or as it stands."""
         kept = {name: t for i, each in enumerate(self.kept) for name, t in add_prefix(f"kept{i}", each.tensors).items()}
-        return add_prefix("state", self.state.tensors()) | kept
+        return add_prefix("state", self.state.tensors(copies=copies)) | kept
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the race, for JSON."""

@@ -103,15 +103,22 @@ class EMState:
         for new, old in zip(self.log_stds, self.best_log_stds, strict=True):
             old.copy_(new)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
+    def release(self) -> None:
+        """Mutates: from here on only q at its best is needed, with strengths and accumulators; the rest gives way."""
+        self.means = self.average = self.best
+        self.log_stds, self.sample = self.best_log_stds, None
+        self.mean_optimizer = self.mean_optimizer.moved_to(self.best.tables())
+        self.std_optimizer = self.std_optimizer.moved_to(self.best_log_stds)
+
+    def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
         groups = {
             "mean_optimizer": self.mean_optimizer.state(),
             "std_optimizer": self.std_optimizer.state(),
             "generator": {"order": self.generator.get_state(), "noise": self.noise.get_state()},
         }
-        copies = {name: tensor.clone() for name, tensor in self._tables().items()}
-        return copies | {f"{group}.{name}": t for group, named in groups.items() for name, t in named.items()}
+        tables = {name: tensor.clone() if copies else tensor for name, tensor in self._tables().items()}
+        return tables | {f"{group}.{name}": t for group, named in groups.items() for name, t in named.items()}
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the state, for JSON."""
@@ -125,6 +132,8 @@ class EMState:
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
+        if "mean.entities" not in tensors:
+            self.release()
         for name, table in self._tables().items():
             table.copy_(tensors[name])
         self.mean_optimizer.restore(strip_prefix("mean_optimizer.", tensors))
@@ -137,7 +146,7 @@ class EMState:
         self.collapse = Collapse(**numbers["collapse"])
 
     def _tables(self) -> dict[str, Tensor]:
-        """The live tensors, by name."""
+        """The live tensors, by name; of a state that was released, those of q at its best."""
         groups = {
             "mean": self.means.tables(),
             "log_std": self.log_stds,
@@ -147,6 +156,8 @@ class EMState:
             "best_mean": self.best.tables(),
             "best_log_std": self.best_log_stds,
         }
+        if self.means is self.best:
+            groups = {name: pair for name, pair in groups.items() if name not in ("mean", "log_std", "average")}
         return {f"{group}.{side}": t for group, pair in groups.items() for side, t in zip(SIDES, pair, strict=True)}
 
 
@@ -331,7 +342,7 @@ def signal_to_noise(state: EMState) -> float:
     blocks = zip(q.mean.split(BLOCK), q.log_std.split(BLOCK), strict=True)
     squares = [(mean.square().sum(), log_std.mul(2).exp_().sum()) for mean, log_std in blocks]
     signal, noise = (sum(map(float, each)) for each in zip(*squares, strict=True))
-    return signal / noise
+    return signal / noise if noise else math.inf
 
 
 class Bound(NamedTuple):
