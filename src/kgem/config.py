@@ -180,9 +180,7 @@ class SharedConfig(Section):
     accumulators: Literal["row", "number"] = Field(
         "row", description="sampled, of Adagrad: one for each row, or for each number, which takes twice the memory"
     )
-    exact_epochs: int = Field(
-        0, ge=0, description="sampled: at most so many exact epochs in the end, of what is trained last"
-    )
+    exact_epochs: int = Field(0, ge=0, description="sampled: at most so many exact epochs at the end of distillation")
     validation: int | None = Field(
         None,
         ge=1,

@@ -69,7 +69,7 @@ class SampledObjective(Objective):
         self._pieces = Pieces.cut(index, MAX_TAILS, entities.device)
         self._prior = prior
         self._dtype = products if products is not None and like.score.bilinear else entities.dtype
-        self._candidates = candidates
+        self.candidates = candidates
         self._two_sided = None if like.reciprocal else like.n_relations
         self._teacher: Teacher | None = None
         self.n_items = len(self._pieces)
@@ -109,7 +109,7 @@ class SampledObjective(Objective):
         """The step of these questions: their candidates, and which rows all of it touches."""
         pieces = self._pieces
         items = items.to(pieces.heads.device)
-        drawn = self._candidates.draw(generator).to(items.device)
+        drawn = self.candidates.draw(generator).to(items.device)
         parts = [(reverse, part, *pieces.tails_of(part)) for reverse, part in self._split(items)]
         ids = torch.cat([drawn, *(pieces.heads[part] for _, part, _, _ in parts), *(tails for *_, tails in parts)])
         entities, places = torch.unique(ids, return_inverse=True)
@@ -129,7 +129,7 @@ class SampledObjective(Objective):
             self._rows(entities, places[len(drawn) :], self.occurrences[0], each),
             self._rows(relations, relation_places, self.occurrences[1], each),
         )
-        weights = self._candidates.weights[drawn.cpu()].to(items.device)
+        weights = self.candidates.weights[drawn.cpu()].to(items.device)
         return SampledBatch(len(items), touched, candidates, weights, sides)
 
     @torch.no_grad()

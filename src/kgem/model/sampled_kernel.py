@@ -20,7 +20,7 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients
 from kgem.model.scores import Score
 
-__all__ = ["Side", "sampled_softmax"]
+__all__ = ["Estimated", "Side", "estimate_softmax", "sampled_softmax"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +57,13 @@ class _Read(NamedTuple):
     own: Tensor  # (pairs, d) answers as tails
 
 
-class _Softmax(NamedTuple):
+class Estimated(NamedTuple):
     """Scores of a step, relative to each question's largest."""
 
     block: Tensor  # (b, M) exp, without the weights of candidates
     own: Tensor  # (pairs,) exp
     z: Tensor  # (b,)
+    largest: Tensor  # (b,) the scores that all is relative to
     loss: Tensor  # float64
 
 
@@ -123,14 +124,14 @@ def _by_products(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Loss, and gradients of questions, candidates and answers; for scores that are linear in the tail."""
     asked = read.q.index_select(0, side.rows)  # (pairs, d)
-    soft = _softmax(read.q, read.others, (asked * read.own).sum(1), side, weights, dtype)
+    soft = estimate_softmax(read.q, read.others, (asked * read.own).sum(1), side, weights, dtype)
     counts = side.counts.to(read.q.dtype)
     factor = counts / soft.z  # (b,) n_q / Z
     own = soft.own * factor[side.rows] - (1.0 - taught)  # (pairs,) derivative of the loss by the answer's score
     if teachers:
         q = torch.cat([t.q for t in teachers], 1).div_(len(teachers))
         others, answers = torch.cat([t.others for t in teachers], 1), torch.cat([t.own for t in teachers], 1)
-        said = _softmax(q, others, (q.index_select(0, side.rows) * answers).sum(1), side, weights, dtype)
+        said = estimate_softmax(q, others, (q.index_select(0, side.rows) * answers).sum(1), side, weights, dtype)
         part = taught / said.z
         soft.block.sub_(said.block.mul_((part * soft.z).to(dtype).unsqueeze(1)))
         own -= said.own * (part * counts)[side.rows]
@@ -141,7 +142,9 @@ def _by_products(
     return soft.loss, grad_q, grad_others.mul_(weights.unsqueeze(1)), asked.mul_(own.unsqueeze(1))
 
 
-def _softmax(q: Tensor, others: Tensor, scores: Tensor, side: Side, weights: Tensor, dtype: torch.dtype) -> _Softmax:
+def estimate_softmax(
+    q: Tensor, others: Tensor, scores: Tensor, side: Side, weights: Tensor, dtype: torch.dtype
+) -> Estimated:
     """exp of all scores and Z; `scores` (pairs,) are those of the answers."""
     block = torch.mm(q.to(dtype), others.to(dtype).T)
     block.view(-1).index_fill_(0, side.cells, -torch.inf)
@@ -153,7 +156,7 @@ def _softmax(q: Tensor, others: Tensor, scores: Tensor, side: Side, weights: Ten
     own = (scores - largest[side.rows]).exp_()
     z = torch.mv(block, weights.to(dtype)).to(scores.dtype).index_add_(0, side.rows, own)
     loss = (side.counts * (largest + z.log())).sum(dtype=torch.float64) - scores.sum(dtype=torch.float64)
-    return _Softmax(block, own, z, loss)
+    return Estimated(block, own, z, largest, loss)
 
 
 def _by_autograd(
@@ -186,7 +189,7 @@ def _log_z(
     score: Score, q: Tensor, others: Tensor, own: Tensor, side: Side, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores of candidates with the logarithm of their weights (b, M), of answers (pairs,), and log Z (b,)."""
-    block = score.compare(q, others) + weights.log()
+    block = score.compare(q, others) + weights.to(q.dtype).log()
     block = block.view(-1).index_fill(0, side.cells, -torch.inf).view(len(q), len(others))
     scores = score.pair(q.index_select(0, side.rows), own)
     return block, scores, _join(block, scores, side)

@@ -34,7 +34,7 @@ from kgem.config import Config, EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import MarginObjective, Objective
+from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
 from kgem.model.sampled import SampledObjective
@@ -59,6 +59,7 @@ LOG = logging.getLogger(__name__)
 
 ValidateBlend = Callable[[Embeddings, Embeddings], float]
 Mix = tuple[float, float]  # (a, c)
+Teach = Callable[[SoftmaxObjective | SampledObjective], Objective]
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,10 +397,28 @@ class ThreePhases:
             assert self.em is not None and self.race is not None
             self.student = self.student or self._start_student(self.em, self.race.state)
             teacher = Teacher([self.race.state.best, self.em.best], config.weight)
-            objective = self.objective.taught_by(teacher, int(config.memory * 2**30))
-            strengths = self.retraining_strengths(1.0, 0.0)
-            yield from point_estimate(self.student, objective, strengths, config, self._validate)
+            yield from self._train_last(
+                self.student,
+                lambda softmax: softmax.taught_by(teacher, int(config.memory * 2**30)),
+                self.retraining_strengths(1.0, 0.0),
+                config,
+            )
         self.phase = "done"
+
+    def _train_last(
+        self, state: PointState, teach: Teach, strengths: Strengths, config: TrainConfig
+    ) -> Iterator[EpochRecord]:
+        """Mutates: a sampled softmax, if it is that, gives way to the exact one for so many epochs as are wanted."""
+        begun = next((event["epoch"] for event in self.events if event["event"] == "exact"), None)
+        if begun is None:
+            yield from point_estimate(state, teach(self.objective), strengths, config, self._validate)
+            if not (self.softmax.is_sampled and self.config.train.exact_epochs):
+                return
+            begun = state.epoch
+            self.events.append({"event": "exact", "phase": self.phase, "epoch": begun})
+            state.stopping.waited = 0
+        longer = config.model_copy(update={"epochs": begun + self.config.train.exact_epochs})
+        yield from point_estimate(state, teach(self.softmax.exact), strengths, longer, self._validate)
 
     def _start_student(self, em: EMState, retrained: PointState) -> PointState:
         """The better of the two models on validation, with its accumulators; mutates the events.
