@@ -66,6 +66,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "warm_start",
         "race",
         "softmax",
+        "memory",
         "phases",
         "budget",
         "driver",

@@ -240,11 +240,16 @@ class ThreePhases:
         states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race, "student": self.student}
         return {part: state for part, state in states.items() if state is not None}
 
+    def _release(self, finished: PointState | EMState) -> None:
+        """Mutates: of tables that are large, a phase that is done keeps only what is needed later."""
+        if self.softmax.is_sampled:
+            finished.release()
+
     def _pretrain(self) -> Iterator[EpochRecord]:
         config, race = self.settings.pretrain, self.pretraining_race
         race.limit_to(config.candidates)
         yield from race.epochs(config, self._start_pretraining, self._pretrain_one, config.extensions)
-        race.state.release()
+        self._release(race.state)
         self.phase = "em"
 
     def _pretrain_one(self, state: PointState, factor: float, config: TrainConfig) -> Iterator[EpochRecord]:
@@ -320,7 +325,7 @@ class ThreePhases:
             self.em = self._recover(self.em, config)
         if isinstance(self.objective, SampledObjective):
             unseen_are_prior(self.em, self.objective, self.prior)
-        self.em.release()
+        self._release(self.em)
         self.phase = "retrain"
 
     def _recover(self, collapsed: EMState, config: EMConfig) -> EMState:
@@ -368,7 +373,7 @@ class ThreePhases:
         self.race.limit_to(config.candidates)
         yield from self.race.epochs(config, self._start_retraining, self._retrain_one)
         self._fall_back(self.race.state)
-        self.race.state.release()
+        self._release(self.race.state)
         self.phase = "distil"
 
     def _retrain_one(self, state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:

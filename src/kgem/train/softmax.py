@@ -90,6 +90,6 @@ def unseen_are_prior(state: EMState, objective: SampledObjective, prior: Prior) 
     )
     for unseen, counts, strengths, means, log_stds in sides:
         if len(unseen) and len(unseen) < len(counts):
-            strengths[unseen] = similar_strengths(counts, strengths, counts[unseen])
+            strengths[unseen] = similar_strengths(counts.cpu().numpy(), strengths, counts[unseen].cpu().numpy())
             means[unseen] = 0.0
             log_stds[unseen] = prior.closest_log_std(strengths[unseen], means.shape[1]).to(means.dtype)[:, None]
