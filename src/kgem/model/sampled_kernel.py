@@ -176,13 +176,13 @@ def _by_autograd(
         aim = (side.counts * log_z).sum() - (1.0 - taught) * scores.sum()
         if teachers:
             said = [_log_z(score, t.q, t.others, t.own, side, weights)[:2] for t in teachers]
-            mean_block, mean_scores = (sum(each) / len(said) for each in zip(*said, strict=True))
+            mean_block, mean_scores = (torch.stack(each).mean(0) for each in zip(*said, strict=True))
             chances, answers = _chances(mean_block, mean_scores, side)
             per_answer = answers * side.counts[side.rows]
             known = block.masked_fill(chances == 0, 0.0)
             aim = aim - taught * ((side.counts.unsqueeze(1) * chances * known).sum() + (per_answer * scores).sum())
-        grads = torch.autograd.grad(aim, (q, others, own))
-    return loss.detach().double(), *grads
+        grad_q, grad_others, grad_own = torch.autograd.grad(aim, (q, others, own))
+    return loss.detach().double(), grad_q, grad_others, grad_own
 
 
 def _log_z(

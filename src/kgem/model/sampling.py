@@ -43,7 +43,8 @@ class Candidates:
         n = int(torch.poisson(total, generator=generator))
         points = torch.rand(n, generator=generator, dtype=torch.float64).mul_(total)
         found = torch.searchsorted(self._ends, points, right=True).clamp_(max=len(self._ends) - 1)
-        return torch.unique(torch.cat([found, self._always]))
+        sample: Tensor = torch.unique(torch.cat([found, self._always]))
+        return sample
 
 
 def _inclusion(weights: Tensor, expected: int) -> Tensor:

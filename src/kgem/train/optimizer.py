@@ -107,6 +107,7 @@ class Optimizer:
     @torch.no_grad()
     def _step_rows(self, gradients: Iterable[Tensor], rate: float, touched: Touched) -> None:
         for table, gradient, rows in zip(self._tables, gradients, touched, strict=True):
+            assert rows.ids is not None
             rates: Tensor | float = rate
             if "sum" in self._optimizer.state[table]:
                 every = self._optimizer.state[table]["sum"]

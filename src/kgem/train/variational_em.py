@@ -339,7 +339,7 @@ def take_optima(state: EMState, prior: Prior, norms: Norms) -> float:
 def signal_to_noise(state: EMState) -> float:
     """Mean square of the entities' means over that of their standard deviations."""
     q = state.posterior[0]
-    blocks = zip(q.mean.split(BLOCK), q.log_std.split(BLOCK), strict=True)
+    blocks = zip(torch.split(q.mean, BLOCK), torch.split(q.log_std, BLOCK), strict=True)
     squares = [(mean.square().sum(), log_std.mul(2).exp_().sum()) for mean, log_std in blocks]
     signal, noise = (sum(map(float, each)) for each in zip(*squares, strict=True))
     return signal / noise if noise else math.inf
