@@ -19,7 +19,7 @@ from kgem.data.index import QueryIndex, reciprocal
 from kgem.evaluate.blocks import MEMORY
 from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import Gradients, SoftmaxObjective
+from kgem.model.objective import Gradients, Objective, SoftmaxObjective
 from kgem.model.prior import Prior, Strengths
 from kgem.model.scores import get_score
 from kgem.train.optimizer import Schedule
@@ -132,7 +132,7 @@ class Ours:
         return {"seconds": seconds, "queries": len(index), "facts": len(index.tails)}
 
 
-class _FirstBatches:
+class _FirstBatches(Objective):
     """An objective whose epoch ends early."""
 
     def __init__(self, objective: SoftmaxObjective, steps: int) -> None:

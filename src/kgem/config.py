@@ -16,11 +16,14 @@ __all__ = [
     "PretrainConfig",
     "RetrainConfig",
     "RunConfig",
+    "SharedConfig",
     "TrainConfig",
+    "exact_operations",
     "paper_recipe",
 ]
 
 NONE = "none"  # how text says that a setting has no value
+AFFORDABLE = 3e13  # operations of an exact epoch: some five minutes of two cores
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
@@ -168,6 +171,39 @@ class DistilConfig(TrainConfig):
         return wanted if wanted <= self.memory * 2**30 else 0
 
 
+class SharedConfig(Section):
+    """What all phases share: the softmax over all entities."""
+
+    softmax: Literal["auto", "exact", "sampled"] = Field(
+        "auto",
+        description="over all entities, or estimated from candidates, whose step costs the same however many entities "
+        "there are; auto: exact while an epoch takes at most 3e13 operations (6 * questions * entities * width)",
+    )
+    candidates: int = Field(2048, ge=1, description="sampled: entities that the questions of a step share, on average")
+    exponent: float = Field(0.5, ge=0, le=1, description="sampled: chances of entities grow with their facts to this")
+    accumulators: Literal["row", "number"] = Field(
+        "row", description="sampled, of Adagrad: one for each row, or for each number, which takes twice the memory"
+    )
+    exact_epochs: int = Field(0, ge=0, description="sampled: at most so many exact epochs at the end of distillation")
+    validation: int | None = Field(
+        None,
+        ge=1,
+        description="questions that are ranked after each epoch, each against all entities; none: 20,000, and of more "
+        "than 50,000 entities fewer, down to 2,000",
+    )
+
+    def is_sampled(self, n_questions: int, n_entities: int, width: int) -> bool:
+        """Whether the softmax is sampled."""
+        return self.softmax == "sampled" or (
+            self.softmax == "auto" and exact_operations(n_questions, n_entities, width) > AFFORDABLE
+        )
+
+
+def exact_operations(n_questions: int, n_entities: int, width: int) -> int:
+    """Of an epoch of the exact softmax: three products."""
+    return 6 * n_questions * n_entities * width
+
+
 class RunConfig(Section):
     """How a fit is carried out; nothing here changes what it aims at."""
 
@@ -191,6 +227,7 @@ class Config(Section):
     em: EMConfig = EMConfig()
     retrain: RetrainConfig = RetrainConfig()
     distil: DistilConfig = DistilConfig()
+    train: SharedConfig = SharedConfig()
     run: RunConfig = RunConfig()
     seed: int = Field(0, ge=0, description="of all random numbers")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")

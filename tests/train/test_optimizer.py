@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from kgem.errors import ConfigError
+from kgem.model.rows import Rows, Touched
 from kgem.train.optimizer import OPTIMIZERS, Optimizer, Schedule
 
 every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
@@ -25,6 +26,9 @@ def by_formula(name: str, table: Tensor, gradients: list[Tensor]) -> Tensor:
             x -= rate * g
         elif name == "adagrad":
             second += g**2
+            x -= rate * g / (second.sqrt() + 1e-12)
+        elif name == "row-adagrad":
+            second += (g**2).mean(1, keepdim=True)
             x -= rate * g / (second.sqrt() + 1e-12)
         else:
             first = 0.9 * first + 0.1 * g
@@ -131,3 +135,30 @@ def test_schedule_of_the_authors() -> None:
     assert schedule.at(75) == pytest.approx(0.01)
     assert schedule.at(12.5) == pytest.approx(0.02 * (25 / 37.5) ** 0.5)
     assert Schedule(0.3).at(1000) == 0.3
+
+
+@pytest.mark.parametrize("name", ["adagrad", "row-adagrad", "sgd"])
+def test_a_step_on_some_rows_is_one_without_gradient_in_the_others(name: str) -> None:
+    some, every = tables(), tables()
+    one, other = Optimizer(name, some), Optimizer(name, every)
+    ids = [torch.tensor([0, 2, 3]), torch.tensor([1])]
+    touched = Touched(*map(Rows, ids))
+    for seed, rate in enumerate(RATES, start=1):
+        gradients = tables(seed)
+        one.step([g[rows] for g, rows in zip(gradients, ids, strict=True)], rate, touched)
+        other.step([torch.zeros_like(g).index_copy(0, r, g[r]) for g, r in zip(gradients, ids, strict=True)], rate)
+    for got, want in zip(some, every, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
+    assert one.state().keys() == other.state().keys()
+    for key, value in other.state().items():
+        if key.endswith("sum"):
+            torch.testing.assert_close(one.state()[key], value, rtol=1e-12, atol=0)
+
+
+def test_rows_leave_the_saddle_at_zero() -> None:
+    """Gradients there are far below any start value that accumulators might be given."""
+    table = torch.zeros(3, 4)
+    Optimizer("row-adagrad", [table, torch.zeros(1, 4)]).step(
+        [torch.full((1, 4), 1e-9), torch.zeros(1, 4)], 0.1, Touched(Rows(torch.tensor([1])), Rows(torch.tensor([0])))
+    )
+    torch.testing.assert_close(table[1], torch.full((4,), -0.1), rtol=2e-3, atol=0)

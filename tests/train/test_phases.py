@@ -15,7 +15,16 @@ import torch
 from torch import Tensor
 
 from driving import exhaust
-from kgem.config import Config, DistilConfig, EMConfig, ModelConfig, PretrainConfig, RetrainConfig, RunConfig
+from kgem.config import (
+    Config,
+    DistilConfig,
+    EMConfig,
+    ModelConfig,
+    PretrainConfig,
+    RetrainConfig,
+    RunConfig,
+    SharedConfig,
+)
 from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
 from kgem.errors import Collapsed
@@ -178,6 +187,9 @@ CASES = {
     "settling": SETTLING,
     "drowning": DROWNING,
     "student": with_student(TINY),
+    "sampled": with_student(RACING).model_copy(
+        update={"train": SharedConfig(softmax="sampled", candidates=8, exact_epochs=2)}
+    ),
 }
 
 
@@ -304,6 +316,15 @@ def test_a_checkpoint_is_a_copy() -> None:
     fit, log, _ = without_a_stop("tiny")
     first, last = log.checkpoints[0][0], fit.tensors()
     assert not torch.equal(first["pretraining.state.now.entities"], last["pretraining.state.now.entities"])
+
+
+def test_finished_phases_keep_only_what_is_needed_later() -> None:
+    """Where tables are large, as with a sampled softmax."""
+    _, log, _ = without_a_stop("sampled")
+    first, last = log.checkpoints[0][0], log.checkpoints[-1][0]
+    assert {"pretraining.state.now.entities", "pretraining.state.average.entities"} <= first.keys() - last.keys()
+    kept = {name for name in last if name.startswith("em.") and name.endswith("mean.entities")}
+    assert kept == {"em.best_mean.entities"}
 
 
 def finished(config: Config, validate: Validate | None = None, data: Dataset = DATA) -> tuple[ThreePhases, FitResult]:

@@ -215,7 +215,7 @@ def test_validation_is_every_so_often_and_at_the_end() -> None:
     assert [record.epoch for record in records if record.mrr is not None] == [3, 6, 7]
 
 
-class Faulty:
+class Faulty(Objective):
     """An objective whose answers at some calls are spoiled."""
 
     def __init__(self, inner: Objective, losses: set[int] = frozenset(), gradients: set[int] = frozenset()) -> None:  # type: ignore[assignment]

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kgem.runs.fitting import Prepared
 
 
+WITHOUT_RACES = "--set pretrain.candidates=[1.0] --set retrain.candidates=[[1.0,0.0]]"
+
+
 @reading.with_options
 def fit(
     graph: reading.Graph,
@@ -118,7 +121,10 @@ def _warn(data: Dataset, prepared: Prepared) -> None:
 
 
 def _check_memory(data: Dataset, config: Config) -> None:
-    """An error if one set of tables alone is larger than the machine's memory: nothing is begun then."""
+    """An error if the tables cannot fit into the machine's memory: nothing is begun then.
+
+    With an exact softmax that is told of one set alone; with a sampled one the sum over a phase is known.
+    """
     from kgem.data.stats import fit_cost
     from kgem.model.scores import get_score
 
@@ -129,6 +135,28 @@ def _check_memory(data: Dataset, config: Config) -> None:
     if need > has:
         what = f"tables of {size(need)} do not fit into the {size(has)} of memory that this machine has"
         raise ConfigError(what, where=f"--dim {config.model.dim}", remedy="choose a lower dimension")
+    score = get_score(config.model.score)
+    if not config.train.is_sampled(len(data.query_index), data.n_entities, score.entity_width(config.model.dim)):
+        return
+    from kgem.runs.fitting import needed_memory
+
+    memory = needed_memory(data, config)
+    if memory.peak > has:
+        without = needed_memory(data, config_without_races(config)).peak
+        races = f"without races ({WITHOUT_RACES}) it needs {size(without)}; " if without < memory.peak else ""
+        raise ConfigError(
+            f"phase {memory.largest} would hold {memory.sets[memory.largest]:.1f} sets of tables of "
+            f"{size(memory.set_bytes)}, in all {size(memory.peak)}; this machine has {size(has)}",
+            where=f"--dim {config.model.dim}",
+            remedy=f"{races}half of the dimension needs about half",
+        )
+
+
+def config_without_races(config: Config) -> Config:
+    """The same settings with the first candidate of each race alone."""
+    sections = {name: getattr(config, name) for name in ("pretrain", "retrain")}
+    alone = {name: s.model_copy(update={"candidates": s.candidates[:1]}) for name, s in sections.items()}
+    return config.model_copy(update=alone)
 
 
 def _check_tensorboard() -> None:

@@ -56,7 +56,9 @@ def say_plan(run: Run) -> None:
 
     from kgem.data.dataset import SPLITS
     from kgem.data.stats import fit_memory
+    from kgem.runs.fitting import needed_memory
     from kgem.train.budget import epochs_left
+    from kgem.train.softmax import say_softmax
 
     data, config = run.prepared.data, run.config
     say(summary(data.name, data.n_entities, data.n_relations, {s: len(data.split(s)) for s in SPLITS}))
@@ -68,6 +70,9 @@ def say_plan(run: Run) -> None:
     parameters, threads = sum(t.numel() for t in tables), config.run.threads or torch.get_num_threads()
     kept = config.distil.kept_bytes(phases.objective.n_items, data.n_entities)
     need = fit_memory(sum(t.numel() * t.element_size() for t in tables), kept)
+    if phases.softmax.is_sampled:
+        need = needed_memory(data, config).peak
+    say(say_softmax(config, data, tables[0].shape[1]))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
         f"about {size(need)} of memory; {config.device}, {pluralise(threads, 'thread')}"

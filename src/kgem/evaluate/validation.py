@@ -14,13 +14,17 @@ from kgem.model.embeddings import Embeddings
 __all__ = ["filtered_mrr", "make_validator", "pick_facts"]
 
 VALIDATION_QUERIES = 20_000  # of a huge validation split, as many are ranked after each epoch
+FEWEST_QUERIES, SCORES = 2_000, 10**9  # of a graph with many entities, as many as have so many scores together
 
 
-def make_validator(data: Dataset, seed: int = 0) -> Callable[[Scorer | Embeddings], float] | None:
-    """A function to the filtered MRR on validation; None without validation facts."""
+def make_validator(
+    data: Dataset, seed: int = 0, most: int | None = None
+) -> Callable[[Scorer | Embeddings], float] | None:
+    """A function to the filtered MRR on validation, on `most` questions; None without validation facts."""
     if not len(data.valid):
         return None
-    facts = pick_facts(data.reciprocal(data.valid), VALIDATION_QUERIES, seed)
+    most = most or min(VALIDATION_QUERIES, max(FEWEST_QUERIES, SCORES // data.n_entities))
+    facts = pick_facts(data.reciprocal(data.valid), most, seed)
     return lambda model: filtered_mrr(model, facts, data)
 
 

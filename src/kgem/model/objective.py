@@ -11,9 +11,10 @@ once per step for all rows, so that symbols that training never shows shrink to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -21,12 +22,15 @@ from torch import Tensor
 
 from kgem.data.index import QueryIndex
 from kgem.model.embeddings import Embeddings
+from kgem.model.exact_pass import Questions
 from kgem.model.kernels import SoftmaxKernel
+from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
+from kgem.model.rows import ALL, Touched
 from kgem.model.scores import Score
 from kgem.model.teacher import KEPT_BYTES, Teacher
 
-__all__ = ["Gradients", "MarginObjective", "Objective", "SoftmaxObjective"]
+__all__ = ["Gradients", "MarginObjective", "Objective", "Pieces", "SoftmaxObjective", "shuffle_batches"]
 
 
 class Gradients(NamedTuple):
@@ -42,16 +46,24 @@ class Objective(Protocol):
     n_items: int  # what an epoch visits once: queries, or facts
     n_facts: int  # N', the unit of the loss
 
-    def batches(self, size: int, generator: torch.Generator) -> list[Tensor]:
+    def batches(self, size: int, generator: torch.Generator) -> Sequence[Any]:
         """One epoch: all items in random order, in batches of nearly equal size."""
         ...
 
-    def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Tensor) -> tuple[float, Gradients]:
+    def touched(self, batch: Any) -> Touched:
+        """The rows that a batch reads and changes: tables and strengths are reduced to them for `__call__`."""
+        return ALL
+
+    def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Any) -> tuple[float, Gradients]:
         """The data term of L / N' as one batch estimates it, and the gradient of all of L / N'.
 
-        The gradients' memory is reused by the next call.
+        Both in the touched rows alone. The gradients' memory is reused by the next call.
         """
         ...
+
+    def expected_loss(self, loss: float, posterior: tuple[Gaussian, Gaussian], like: Embeddings) -> float:
+        """The data term of L / N' under q, without bias, given what an epoch's steps came to on average."""
+        return loss
 
 
 def shuffle_batches(n_items: int, size: int, generator: torch.Generator) -> list[Tensor]:
@@ -64,7 +76,7 @@ def shuffle_batches(n_items: int, size: int, generator: torch.Generator) -> list
 
 
 @dataclass(frozen=True, eq=False)
-class _Pieces:
+class Pieces:
     """Queries as tensors; one with more than max_tails tails is cut into several."""
 
     heads: Tensor  # (Q,)
@@ -74,7 +86,7 @@ class _Pieces:
     tails: Tensor  # (N',)
 
     @classmethod
-    def cut(cls, index: QueryIndex, max_tails: int | None, device: torch.device) -> _Pieces:
+    def cut(cls, index: QueryIndex, max_tails: int | None, device: torch.device) -> Pieces:
         counts = index.counts
         most = max_tails or max(int(counts.max(initial=1)), 1)
         pieces = -(-counts // most)
@@ -104,8 +116,14 @@ class _Pieces:
         shift = torch.repeat_interleave(starts - offsets[:-1], counts)
         return offsets, self.tails.index_select(0, shift.add_(torch.arange(len(shift), device=shift.device)))
 
+    def questions(self, most: int) -> Questions:
+        """Some of them, evenly spread, to be looked at exactly."""
+        wanted = torch.linspace(0, len(self) - 1, min(most, len(self)), device=self.heads.device).long()
+        offsets, tails = self.tails_of(wanted)
+        return Questions(self.heads[wanted], self.relations[wanted], torch.repeat_interleave(offsets.diff()), tails)
 
-class SoftmaxObjective:
+
+class SoftmaxObjective(Objective):
     """Eqs. 5 and 10: the exact softmax over all entities, with reciprocal facts or two-sided."""
 
     def __init__(
@@ -120,7 +138,7 @@ class SoftmaxObjective:
         """`products` is the type in which scores that are products are computed; None: that of the tables."""
         entities = like.entities
         dtype = products if products is not None and like.score.bilinear else entities.dtype
-        self._pieces = _Pieces.cut(index, max_tails, entities.device)
+        self._pieces = Pieces.cut(index, max_tails, entities.device)
         self._prior = prior
         self._gradients = Gradients(torch.empty_like(entities), torch.empty_like(like.relations))
         self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device)
@@ -184,7 +202,7 @@ class SoftmaxObjective:
         return loss
 
 
-class MarginObjective:
+class MarginObjective(Objective):
     """The margin loss of the early models: hinge(margin - f(fact) + f(fact with a random tail)).
 
     Reciprocal facts make random heads as well. Autograd, on the rows of the batch alone.

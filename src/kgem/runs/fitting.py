@@ -18,9 +18,11 @@ from kgem.data.dataset import Dataset
 from kgem.data.splits import make_split
 from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.validation import make_validator
+from kgem.model.scores import get_score
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.tensorboard import TensorBoard
 from kgem.train.driver import Fit, use_threads
+from kgem.train.memory import Memory, sampled_memory
 from kgem.train.phases import FitResult
 from kgem.train.point_estimate import EpochRecord
 from kgem.train.warm_start import WarmStart
@@ -57,9 +59,17 @@ def fit_in_memory(
 
 def start_fit(prepared: Prepared, config: Config, spent: float = 0.0) -> Fit:
     """A fit of this graph at its start, validated on the facts that it has for that."""
-    validate = make_validator(prepared.data, config.seed)
+    validate = make_validator(prepared.data, config.seed, config.train.validation)
     validate_blend = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
     return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent)
+
+
+def needed_memory(data: Dataset, config: Config) -> Memory:
+    """What a fit of this graph with a sampled softmax holds, phase by phase."""
+    score, dim = get_score(config.model.score), config.model.dim
+    rows = data.n_relations * (2 if config.model.reciprocal else 1)
+    widths = score.entity_width(dim), score.relation_width(dim)
+    return sampled_memory(config, data.n_entities, len(data.train), widths, rows)
 
 
 def record_threads(config: Config, threads: int | None = None) -> Config:

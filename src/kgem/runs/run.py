@@ -228,7 +228,7 @@ class Run:
             "log": self.records,
             "run": {"config": self.config.model_dump(mode="json"), "seconds": fit.seconds},
         }
-        self._checkpoints.save(fit.phases.tensors(), documents, step=len(self.records))
+        self._checkpoints.save(fit.phases.tensors(copies=False), documents, step=len(self.records))
         self._saved_at, self._saved_step = time.monotonic(), len(self.records)
         self._saving = self._saved_at - begun
 

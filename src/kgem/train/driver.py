@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from kgem.config import Config
 from kgem.data.dataset import Dataset
+from kgem.model.prior import Strengths
 from kgem.train.budget import within_budget
 from kgem.train.phases import PHASES, ThreePhases, ValidateBlend
 from kgem.train.point_estimate import EpochRecord, Validate, default_batch_size
@@ -67,12 +69,18 @@ class Fit:
         phases, config = self.phases, self.phases.config.pretrain
         size = config.batch_size or default_batch_size(phases.objective.n_items)
         batches = phases.objective.batches(size, torch.Generator().manual_seed(0))
-        tables, strengths = phases.pretraining.embeddings, phases.rule_strengths()
+        every, strengths = phases.pretraining.embeddings, phases.rule_strengths()
+
+        def compute(batch: Any) -> None:
+            touched = phases.objective.touched(batch)
+            tables = every.with_tables(*touched.of(every.tables()))
+            phases.objective(tables, Strengths(*touched.of(strengths)), batch)
+
         with use_threads(self.phases.config.run.threads):
-            phases.objective(tables, strengths, batches[0])  # the first is slower
+            compute(batches[0])  # the first is slower
             begun = time.perf_counter()
             for batch in batches[:steps]:
-                phases.objective(tables, strengths, batch)
+                compute(batch)
             return (time.perf_counter() - begun) / len(batches[:steps]) * len(batches)
 
 

@@ -1,7 +1,8 @@
 """Adagrad, Adam and SGD on whole tables, and the authors' learning-rate schedule.
 
 Torch's fused updates do one pass over table, gradient and accumulator; a dense step on a table of
-15,000 x 200 costs half a millisecond, less than any sparse book-keeping would.
+15,000 x 200 costs half a millisecond, less than any sparse book-keeping would. Where a step touches a part of the rows,
+Adagrad and SGD update these alone.
 """
 
 from __future__ import annotations
@@ -14,13 +15,40 @@ from torch import Tensor
 from torch.optim.adagrad import adagrad
 
 from kgem.errors import ConfigError
+from kgem.model.rows import ALL, Touched
 
 __all__ = ["OPTIMIZERS", "Optimizer", "Schedule"]
 
 
+EPS = 1e-12  # far below gradients on the scale of L / N', even at the saddle E = R = 0
+
+
 def _adagrad(tables: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
     # Accumulators start at zero: on the scale of L / N' even 1e-10 stalls training at E = R = 0.
-    return torch.optim.Adagrad(tables, lr=rate, eps=1e-12, fused=_fusable(tables))
+    return torch.optim.Adagrad(tables, lr=rate, eps=EPS, fused=_fusable(tables))
+
+
+class RowAdagrad(torch.optim.Optimizer):
+    """Adagrad with one accumulator per row: the sum of the mean squares of the row's gradients."""
+
+    def __init__(self, tables: Sequence[Tensor], rate: float) -> None:
+        super().__init__(tables, {"lr": rate})
+        for table in tables:
+            self.state[table]["sum"] = table.new_zeros(len(table), 1)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for table in group["params"]:
+                rate = _adagrad_rates(table.grad, self.state[table]["sum"], group["lr"])
+                table.addcmul_(table.grad, rate, value=-1.0)
+
+
+def _adagrad_rates(gradient: Tensor, sums: Tensor, rate: float) -> Tensor:
+    """Mutates the sums, one for each number or one for each row; the rates by which gradients are to be multiplied."""
+    squares = gradient.square()
+    sums.add_(squares if sums.shape == gradient.shape else squares.mean(1, keepdim=True))
+    return sums.sqrt().add_(EPS).reciprocal_().mul_(rate)
 
 
 def _adam(tables: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
@@ -37,6 +65,7 @@ def _fusable(tables: Iterable[Tensor]) -> bool:
 
 OPTIMIZERS: dict[str, Callable[[Sequence[Tensor], float], torch.optim.Optimizer]] = {
     "adagrad": _adagrad,
+    "row-adagrad": RowAdagrad,
     "adam": _adam,
     "sgd": _sgd,
 }
@@ -62,19 +91,39 @@ class Optimizer:
         if name not in OPTIMIZERS:
             known = ", ".join(OPTIMIZERS)
             raise ConfigError(f"no optimiser is called {name!r}", remedy=f"one of {known}")
-        self._tables = list(tables)
+        self._name, self._tables = name, list(tables)
         self._optimizer = OPTIMIZERS[name](self._tables, 1.0)
 
-    def step(self, gradients: Iterable[Tensor], rate: float) -> None:
-        """Mutates the tables: one update with this learning rate."""
+    def step(self, gradients: Iterable[Tensor], rate: float, touched: Touched = ALL) -> None:
+        """Mutates the tables, or those of their rows that are touched: one update with this learning rate."""
+        if touched is not ALL:
+            return self._step_rows(gradients, rate, touched)
         if isinstance(self._optimizer, torch.optim.Adagrad):
-            self._step_adagrad(list(gradients), rate)
-            return
+            return self._step_adagrad(list(gradients), rate)
         for table, gradient in zip(self._tables, gradients, strict=True):
             table.grad = gradient
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
+        return None
+
+    @torch.no_grad()
+    def _step_rows(self, gradients: Iterable[Tensor], rate: float, touched: Touched) -> None:
+        for table, gradient, rows in zip(self._tables, gradients, touched, strict=True):
+            assert rows.ids is not None
+            rates: Tensor | float = rate
+            if "sum" in self._optimizer.state[table]:
+                every = self._optimizer.state[table]["sum"]
+                sums = rows.take(every)
+                rates = _adagrad_rates(gradient, sums, rate)
+                every.index_copy_(0, rows.ids, sums)
+            table.index_copy_(0, rows.ids, rows.take(table).sub_(gradient * rates))
+
+    def moved_to(self, tables: Sequence[Tensor]) -> Optimizer:
+        """An optimiser of other tables, of the same shapes, with the same accumulators."""
+        moved = Optimizer(self._name, tables)
+        moved.restore(self.state())
+        return moved
 
     @torch.no_grad()
     def _step_adagrad(self, gradients: list[Tensor], rate: float) -> None:

@@ -37,10 +37,12 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
+from kgem.model.sampled import SampledObjective
 from kgem.model.scores import get_score
 from kgem.model.teacher import Teacher
 from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
 from kgem.train.race import Race, add_prefix
+from kgem.train.softmax import Softmax, sampled_settings, unseen_are_prior
 from kgem.train.variational_em import EMState, variational_em
 from kgem.train.warm_start import WarmStart, measure_em, measure_point
 
@@ -57,6 +59,7 @@ LOG = logging.getLogger(__name__)
 
 ValidateBlend = Callable[[Embeddings, Embeddings], float]
 Mix = tuple[float, float]  # (a, c)
+Teach = Callable[[SoftmaxObjective | SampledObjective], Objective]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +88,11 @@ class ThreePhases:
         validate_blend: ValidateBlend | None = None,
     ) -> None:
         """`validate_blend` judges two models that answer together: re-training may be for such a pair."""
-        self.config = config
         self._warm = warm
         self.phase = "pretrain"
         self._validate = validate
         self._validate_blend = validate_blend
+        self.config, self._data = config, data
         score = get_score(config.model.score)
         self.prior = Prior(config.model.p, score.complex)
         self._start = Embeddings.random(
@@ -103,18 +106,23 @@ class ThreePhases:
             dtype=getattr(torch, config.dtype),
             device=config.device,
         )
-        products = torch.bfloat16 if config.run.products == "bfloat16" else None
-        self.objective = SoftmaxObjective(data.query_index, self._start, self.prior, products=products)
+        self.softmax = Softmax(data, config, self._start, self.prior)
+        self.objective = self.softmax.objective
         relations = np.tile(data.relation_counts, 2 if config.model.reciprocal else 1)
         self._counts = (data.entity_counts, relations)
         self._negatives = self._generator("negatives")
         self.pretraining_objective = self._pretraining_objective(data)
-        self.pretraining_race: Race[float] = Race(self._start_pretraining(), config.pretrain.candidates)
+        self.pretraining_race: Race[float] = Race(self._start_pretraining(), self.settings.pretrain.candidates)
         self.epochs_spent = dict.fromkeys(PHASES[:3], 0)  # the fourth counts if it is wanted
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
         self.student: PointState | None = None
+
+    @property
+    def settings(self) -> Config:
+        """The settings as the phases use them: a sampled softmax changes some."""
+        return sampled_settings(self.config, self._data, self._start.entities.shape[1])
 
     def _generator(self, purpose: str) -> torch.Generator:
         """A stream of its own for each purpose, so that phases do not depend on each other's lengths."""
@@ -123,7 +131,7 @@ class ThreePhases:
 
     def _pretraining_objective(self, data: Dataset) -> Objective:
         """What phase 1 minimises: the softmax of the later phases, or the margin loss of the early models."""
-        config = self.config.pretrain
+        config = self.settings.pretrain
         if config.loss == "softmax":
             return self.objective
         return MarginObjective(
@@ -154,7 +162,7 @@ class ThreePhases:
 
     def rule_strengths(self, factor: float = 1.0) -> Strengths:
         """Eq. 6, or its uniform variant, for both tables."""
-        config = self.config.pretrain
+        config = self.settings.pretrain
         like = self._start.entities
         rule = RULES[config.rule]
         return Strengths(*(rule(n, factor * config.strength, like.dtype).to(like.device) for n in self._counts))
@@ -194,10 +202,12 @@ class ThreePhases:
             shared=self.shared_factor,
         )
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the fit that is a tensor: with `numbers`, all that `restore` needs."""
+    def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """Everything in the fit that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
         states = {
-            name: t for part, state in self._states().items() for name, t in add_prefix(part, state.tensors()).items()
+            name: t
+            for part, state in self._states().items()
+            for name, t in add_prefix(part, state.tensors(copies=copies)).items()
         }
         return states | {NEGATIVES: self._negatives.get_state()}
 
@@ -218,9 +228,9 @@ class ThreePhases:
         if "em" in numbers:
             self.em = self._start_em(measured=False)
         if "race" in numbers:
-            self.race = Race(self._start_retraining(measured=False), self.config.retrain.candidates)
+            self.race = Race(self._start_retraining(measured=False), self.settings.retrain.candidates)
         if "student" in numbers:
-            self.student = PointState.start(self._start.clone(), self.config.distil, self._generator("distil"))
+            self.student = PointState.start(self._start.clone(), self.settings.distil, self._generator("distil"))
         for part, state in self._states().items():
             state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
         self._negatives.set_state(tensors[NEGATIVES].cpu())
@@ -230,10 +240,16 @@ class ThreePhases:
         states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race, "student": self.student}
         return {part: state for part, state in states.items() if state is not None}
 
+    def _release(self, finished: PointState | EMState) -> None:
+        """Mutates: of tables that are large, a phase that is done keeps only what is needed later."""
+        if self.softmax.is_sampled:
+            finished.release()
+
     def _pretrain(self) -> Iterator[EpochRecord]:
-        config, race = self.config.pretrain, self.pretraining_race
+        config, race = self.settings.pretrain, self.pretraining_race
         race.limit_to(config.candidates)
         yield from race.epochs(config, self._start_pretraining, self._pretrain_one, config.extensions)
+        self._release(race.state)
         self.phase = "em"
 
     def _pretrain_one(self, state: PointState, factor: float, config: TrainConfig) -> Iterator[EpochRecord]:
@@ -245,11 +261,11 @@ class ThreePhases:
         if self._warm is not None:
             q = self._warm.posterior
             start = self._start.with_tables(q.entities.mean.clone(), q.relations.mean.clone())
-        return PointState.start(start, self.config.pretrain, self._generator("pretrain"))
+        return PointState.start(start, self.settings.pretrain, self._generator("pretrain"))
 
     def _start_em(self, *, measured: bool = True) -> EMState:
         """Phase 2 at its beginning; whoever restores another state has no need for measured accumulators."""
-        config, means = self.config.em, self.pretraining.best.clone()
+        config, means = self.settings.em, self.pretraining.best.clone()
         if self._warm is not None:
             return self._go_on_with_em(means, self._warm, measured)
         strengths = self.rule_strengths(self.shared_factor)
@@ -260,7 +276,7 @@ class ThreePhases:
             )
             strengths = Strengths(*(optimum.reciprocal() for optimum in optima))
         state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
-        if config.carry_accumulators and config.optimizer == self.config.pretrain.optimizer:
+        if config.carry_accumulators and config.optimizer == self.settings.pretrain.optimizer:
             state.mean_optimizer.restore(self.pretraining.optimizer.state())
         return state
 
@@ -278,7 +294,7 @@ class ThreePhases:
 
     def em_config(self) -> EMConfig:
         """The settings of EM as it stands: a quarter of beta for every collapse so far."""
-        config = self.config.em
+        config = self.settings.em
         return config.model_copy(update={"beta": (config.beta or self.tempering()) / 4**self.collapses})
 
     def tempering(self) -> float:
@@ -307,6 +323,9 @@ class ThreePhases:
             if not self.em.collapse.done:
                 break
             self.em = self._recover(self.em, config)
+        if isinstance(self.objective, SampledObjective):
+            unseen_are_prior(self.em, self.objective, self.prior)
+        self._release(self.em)
         self.phase = "retrain"
 
     def _recover(self, collapsed: EMState, config: EMConfig) -> EMState:
@@ -325,7 +344,7 @@ class ThreePhases:
 
     def _start_retraining(self, *, measured: bool = True) -> PointState:
         assert self.em is not None
-        config = self.config.retrain
+        config = self.settings.retrain
         if self._warm is not None and config.start == "warm":
             return self._go_on_with_retraining(self.em.best, self._warm, measured)
         start = self.em.best.clone() if config.start == "warm" else self._start.clone()
@@ -333,12 +352,12 @@ class ThreePhases:
 
     def _go_on_with_retraining(self, means: Embeddings, warm: WarmStart, measured: bool) -> PointState:
         """Re-training from the tables of an earlier fit, and for new symbols from the EM means; the latest counts."""
-        config = self.config.retrain
+        config = self.settings.retrain
         tables = zip(warm.new, means.tables(), warm.point, strict=True)
         start = means.with_tables(*(torch.where(new[:, None], mean, old) for new, mean, old in tables))
         state = PointState.start(start, config, self._generator("retrain"))
         state.stopping.latest = True
-        if measured and self.config.em.carry_accumulators:
+        if measured and self.settings.em.carry_accumulators:
             measure_point(state, self.objective, self.retraining_strengths(*config.candidates[0]), config, warm)
         return state
 
@@ -349,11 +368,12 @@ class ThreePhases:
         return Strengths(*(a * lam + c * other for lam, other in zip(self.em.strengths, rule, strict=True)))
 
     def _retrain(self) -> Iterator[EpochRecord]:
-        config = self.config.retrain
+        config = self.settings.retrain
         self.race = self.race or Race(self._start_retraining(), config.candidates)
         self.race.limit_to(config.candidates)
         yield from self.race.epochs(config, self._start_retraining, self._retrain_one)
         self._fall_back(self.race.state)
+        self._release(self.race.state)
         self.phase = "distil"
 
     def _retrain_one(self, state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
@@ -368,7 +388,7 @@ class ThreePhases:
     def _fall_back(self, retrained: PointState) -> None:
         """Mutates: the pre-trained tables again, if what re-training is judged by says that they are better."""
         validate = self._retraining_validator()
-        if not self.config.retrain.fall_back or validate is None or self._warm or not retrained.stopping.best_epoch:
+        if not self.settings.retrain.fall_back or validate is None or self._warm or not retrained.stopping.best_epoch:
             return
         mrr, best = validate(self.pretraining.best), retrained.stopping.best
         if mrr > best:
@@ -377,15 +397,33 @@ class ThreePhases:
             LOG.info("the pre-trained tables are better than the re-trained ones (MRR %.4f, %.4f)", mrr, best)
 
     def _distil(self) -> Iterator[EpochRecord]:
-        config = self.config.distil
+        config = self.settings.distil
         if config.epochs:
             assert self.em is not None and self.race is not None
             self.student = self.student or self._start_student(self.em, self.race.state)
             teacher = Teacher([self.race.state.best, self.em.best], config.weight)
-            objective = self.objective.taught_by(teacher, int(config.memory * 2**30))
-            strengths = self.retraining_strengths(1.0, 0.0)
-            yield from point_estimate(self.student, objective, strengths, config, self._validate)
+            yield from self._train_last(
+                self.student,
+                lambda softmax: softmax.taught_by(teacher, int(config.memory * 2**30)),
+                self.retraining_strengths(1.0, 0.0),
+                config,
+            )
         self.phase = "done"
+
+    def _train_last(
+        self, state: PointState, teach: Teach, strengths: Strengths, config: TrainConfig
+    ) -> Iterator[EpochRecord]:
+        """Mutates: a sampled softmax, if it is that, gives way to the exact one for so many epochs as are wanted."""
+        begun = next((event["epoch"] for event in self.events if event["event"] == "exact"), None)
+        if begun is None:
+            yield from point_estimate(state, teach(self.objective), strengths, config, self._validate)
+            if not (self.softmax.is_sampled and self.config.train.exact_epochs):
+                return
+            begun = state.epoch
+            self.events.append({"event": "exact", "phase": self.phase, "epoch": begun})
+            state.stopping.waited = 0
+        longer = config.model_copy(update={"epochs": begun + self.config.train.exact_epochs})
+        yield from point_estimate(state, teach(self.softmax.exact), strengths, longer, self._validate)
 
     def _start_student(self, em: EMState, retrained: PointState) -> PointState:
         """The better of the two models on validation, with its accumulators; mutates the events.
@@ -398,8 +436,8 @@ class ThreePhases:
         mrrs = {name: 0.0 if self._validate is None else self._validate(tables) for name, (tables, _) in starts.items()}
         name = max(mrrs, key=lambda each: mrrs[each])  # of equal ones the re-trained
         tables, optimizer = starts[name]
-        state = PointState.start(tables.clone(), self.config.distil, self._generator("distil"))
-        if self.config.distil.optimizer == (self.config.retrain if name == "point" else self.config.em).optimizer:
+        state = PointState.start(tables.clone(), self.settings.distil, self._generator("distil"))
+        if self.settings.distil.optimizer == (self.settings.retrain if name == "point" else self.settings.em).optimizer:
             state.optimizer.restore(optimizer.state())
         state.stopping.latest = self._warm is not None
         self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name]})
@@ -416,6 +454,6 @@ class ThreePhases:
     def _retraining_validator(self) -> Validate | None:
         """What re-training is validated by: its tables, alone or together with the means of q."""
         validate_blend, em = self._validate_blend, self.em
-        if self.config.retrain.judge != "blend" or validate_blend is None or em is None:
+        if self.settings.retrain.judge != "blend" or validate_blend is None or em is None:
             return self._validate
         return lambda tables: validate_blend(tables, em.best)

@@ -16,6 +16,8 @@ from kgem.errors import Diverged
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Objective
 from kgem.model.prior import Strengths
+from kgem.model.rows import ALL, Touched
+from kgem.train.averaging import Averaging
 from kgem.train.optimizer import Optimizer, Schedule
 from kgem.train.stopping import EarlyStopping
 
@@ -65,11 +67,17 @@ class PointState:
             average=embeddings.clone(),
         )
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
+    def release(self) -> None:
+        """Mutates: from here on only the best tables are needed, and the accumulators; the others give way."""
+        self.embeddings = self.average = self.best
+        self.optimizer = self.optimizer.moved_to(self.best.tables())
+        self.good = None
+
+    def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
         accumulators = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
-        copies = {name: tensor.clone() for name, tensor in self._tables().items()}
-        return copies | accumulators | {"generator": self.generator.get_state()}
+        tables = {name: tensor.clone() if copies else tensor for name, tensor in self._tables().items()}
+        return tables | accumulators | {"generator": self.generator.get_state()}
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the state, for JSON."""
@@ -78,6 +86,8 @@ class PointState:
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
+        if "now.entities" not in tensors:
+            self.release()
         for name, table in self._tables().items():
             table.copy_(tensors[name])
         self.optimizer.restore(strip_prefix("optimizer.", tensors))
@@ -88,8 +98,10 @@ class PointState:
         self.good = None
 
     def _tables(self) -> dict[str, Tensor]:
-        """The live tables, by name."""
+        """The live tables, by name; of a state that was released, the best."""
         groups = {"now": self.embeddings, "best": self.best, "average": self.average}
+        if self.embeddings is self.best:
+            groups = {"best": self.best}
         return {
             f"{group}.{side}": table
             for group, embeddings in groups.items()
@@ -135,32 +147,24 @@ def run_epoch(
 ) -> float:
     """Lines 3-5 for every query once; mutates the tables. Returns the data term; not finite if it or a table is not."""
     batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
+    averaging = Averaging(state.embeddings, state.average, state.steps, config.averaging * len(batches))
     total = 0.0
     for step, batch in enumerate(batches):
-        loss, gradients = objective(state.embeddings, strengths, batch)
+        touched = objective.touched(batch)
+        tables = state.embeddings.with_tables(*touched.of(state.embeddings.tables()))
+        loss, gradients = objective(tables, Strengths(*touched.of(strengths)), batch)
         if not math.isfinite(loss):
             return loss
         if step == 0:  # only now are the tables that the last epoch left known to be good
-            state.good = Snapshot.take(state)
+            state.good = Snapshot.take(state, touched)
         total += loss * len(batch)
         rate = state.slower * schedule.at(state.epoch + step / len(batches))
-        state.optimizer.step(gradients, rate)
-        state.steps += 1
         if config.averaging:
-            average(state.embeddings, state.average, state.steps, config.averaging * len(batches))
-    if not config.averaging:
-        copy_tables(state.embeddings, state.average)
+            averaging.before_step(touched)
+        state.optimizer.step(gradients, rate, touched)
+        state.steps += 1
+    averaging.finish() if config.averaging else copy_tables(state.embeddings, state.average)
     return total / objective.n_items if all(map(is_finite, state.embeddings.tables())) else math.nan
-
-
-def average(tables: Embeddings, averages: Embeddings, step: int, window: float) -> None:
-    """Mutates the averages: exponential ones over about `window` steps, plain ones before there are as many.
-
-    The iterates of a constant rate hover around the optimum; their average is closer to it than any of them.
-    """
-    weight = 1 / min(step, max(window, 1.0))
-    for new, mean in zip(tables.tables(), averages.tables(), strict=True):
-        mean.lerp_(new, weight) if weight < 1 else mean.copy_(new)
 
 
 def default_batch_size(n_items: int) -> int:
@@ -181,7 +185,10 @@ class Snapshot:
     accumulators: dict[str, Tensor]
 
     @classmethod
-    def take(cls, state: PointState) -> Snapshot:
+    def take(cls, state: PointState, touched: Touched = ALL) -> Snapshot:
+        """Copies of them; where steps touch few of many rows, the best so far, which need no further memory."""
+        if touched is not ALL:
+            return cls(state.best.tables(), {})
         return cls(tuple(t.clone() for t in state.embeddings.tables()), state.optimizer.state())
 
 
@@ -202,7 +209,8 @@ def roll_back(state: PointState) -> None:
     for table, mean, good in zip(state.embeddings.tables(), state.average.tables(), state.good.tables, strict=True):
         table.copy_(good)
         mean.copy_(good)
-    state.optimizer.restore(state.good.accumulators)
+    finite = {name: t.nan_to_num(0.0, 0.0, 0.0) for name, t in state.optimizer.state().items()}
+    state.optimizer.restore(state.good.accumulators or finite)
     state.slower /= 4
 
 

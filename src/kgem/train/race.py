@@ -108,6 +108,7 @@ class Race(Generic[C]):
             yield from run(config.trial_epochs)
             self._end_heat(extensions)
             if self.stage == "heats":
+                del self.state  # before there is another, because tables may be large
                 self.state = start()
             else:
                 self._enter(0)
@@ -130,9 +131,10 @@ class Race(Generic[C]):
 
     def _end_heat(self, extensions: int) -> None:
         """Mutates: the candidate has had its heat; keep it if it is among the best, and turn to the next."""
-        self.kept.append(Kept.take(self.heat, self.state))
+        if len(self.kept) < FINALISTS or self.state.stopping.best > self.kept[-1].best:
+            del self.kept[FINALISTS - 1 :]  # first, because tables may be large
+            self.kept.append(Kept.take(self.heat, self.state))
         self.kept.sort(key=lambda kept: -kept.best)  # stable: of equal ones the earlier is ahead
-        del self.kept[FINALISTS:]
         self.heat += 1
         if self.stage != "heats" and len(self.joined) < extensions and math.isfinite(self.kept[0].best):
             self.joined.extend(beyond(self.candidates, self.leader))
@@ -145,7 +147,9 @@ class Race(Generic[C]):
 
     def _end_turn(self) -> None:
         """Mutates: the finalist has had its turn."""
-        self.kept[self.finalist] = Kept.take(self.kept[self.finalist].candidate, self.state)
+        before = self.kept[self.finalist]
+        before.tensors.clear()  # before there are others
+        self.kept[self.finalist] = Kept.take(before.candidate, self.state)
         self._enter(self.finalist + 1)
 
     def _decide(self) -> None:
@@ -154,10 +158,10 @@ class Race(Generic[C]):
         self.state.restore(winner.tensors, winner.numbers)
         self.kept = [Kept(winner.candidate, winner.best, {}, {})]
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the race that is a tensor."""
+    def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """Everything in the race that is a tensor, in copies or as it stands."""
         kept = {name: t for i, each in enumerate(self.kept) for name, t in add_prefix(f"kept{i}", each.tensors).items()}
-        return add_prefix("state", self.state.tensors()) | kept
+        return add_prefix("state", self.state.tensors(copies=copies)) | kept
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the race, for JSON."""

@@ -21,11 +21,12 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, Objective
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
+from kgem.model.rows import ALL, Touched
+from kgem.train.averaging import Averaging
 from kgem.train.optimizer import Optimizer, Schedule
 from kgem.train.point_estimate import (
     EpochRecord,
     Validate,
-    average,
     copy_tables,
     default_batch_size,
     is_finite,
@@ -36,6 +37,7 @@ from kgem.train.stopping import Collapse, EarlyStopping, Settling
 __all__ = ["Bound", "EMState", "elbo", "variational_em"]
 
 SIDES = ("entities", "relations")
+BLOCK = 2**16  # rows at a time
 Norms = list[Tensor]  # ||x||_p^p of each row, one tensor per table
 
 
@@ -57,7 +59,7 @@ class EMState:
     average: Embeddings  # of the means over the last steps: what is validated and kept
     best: Embeddings
     best_log_stds: Gradients
-    sample: Embeddings  # scratch: one draw of both tables
+    sample: Embeddings | None = None  # scratch: one draw of both tables, where steps touch all rows
     steps: int = 0
     epoch: int = 0
 
@@ -87,7 +89,6 @@ class EMState:
             average=means.clone(),
             best=means.clone(),
             best_log_stds=Gradients(*(t.clone() for t in log_stds)),
-            sample=means.clone(),
         )
 
     @property
@@ -102,15 +103,22 @@ class EMState:
         for new, old in zip(self.log_stds, self.best_log_stds, strict=True):
             old.copy_(new)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything in the state that is a tensor: with `numbers`, all that `restore` needs."""
+    def release(self) -> None:
+        """Mutates: from here on only q at its best is needed, with strengths and accumulators; the rest gives way."""
+        self.means = self.average = self.best
+        self.log_stds, self.sample = self.best_log_stds, None
+        self.mean_optimizer = self.mean_optimizer.moved_to(self.best.tables())
+        self.std_optimizer = self.std_optimizer.moved_to(self.best_log_stds)
+
+    def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
         groups = {
             "mean_optimizer": self.mean_optimizer.state(),
             "std_optimizer": self.std_optimizer.state(),
             "generator": {"order": self.generator.get_state(), "noise": self.noise.get_state()},
         }
-        copies = {name: tensor.clone() for name, tensor in self._tables().items()}
-        return copies | {f"{group}.{name}": t for group, named in groups.items() for name, t in named.items()}
+        tables = {name: tensor.clone() if copies else tensor for name, tensor in self._tables().items()}
+        return tables | {f"{group}.{name}": t for group, named in groups.items() for name, t in named.items()}
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the state, for JSON."""
@@ -124,6 +132,8 @@ class EMState:
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
+        if "mean.entities" not in tensors:
+            self.release()
         for name, table in self._tables().items():
             table.copy_(tensors[name])
         self.mean_optimizer.restore(strip_prefix("mean_optimizer.", tensors))
@@ -136,7 +146,7 @@ class EMState:
         self.collapse = Collapse(**numbers["collapse"])
 
     def _tables(self) -> dict[str, Tensor]:
-        """The live tensors, by name."""
+        """The live tensors, by name; of a state that was released, those of q at its best."""
         groups = {
             "mean": self.means.tables(),
             "log_std": self.log_stds,
@@ -146,6 +156,8 @@ class EMState:
             "best_mean": self.best.tables(),
             "best_log_std": self.best_log_stds,
         }
+        if self.means is self.best:
+            groups = {name: pair for name, pair in groups.items() if name not in ("mean", "log_std", "average")}
         return {f"{group}.{side}": t for group, pair in groups.items() for side, t in zip(SIDES, pair, strict=True)}
 
 
@@ -173,7 +185,8 @@ def variational_em(
         elif validate is None:
             state.keep_as_best()
         norms = exact_norms(state, prior)
-        bound = elbo(state, prior, loss * objective.n_facts, norms)
+        expected = objective.expected_loss(loss, state.posterior, state.means)
+        bound = elbo(state, prior, expected * objective.n_facts, norms)
         drift = take_optima(state, prior, norms)
         # While the strengths are held, q settles to them: that is not yet the end.
         state.settling.update(drift if state.epoch > config.e_epochs else math.inf, bound.elbo)
@@ -202,21 +215,21 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
         for rate in (config.learning_rate, config.std_learning_rate, config.strength_rate)
     )
     update = M_STEPS.get(config.m_step) if state.epoch >= config.e_epochs else None
+    averaging = Averaging(state.means, state.average, state.steps, config.averaging * len(batches))
     total = 0.0
     for step, batch in enumerate(batches):
         now = state.epoch + step / len(batches)
         estimate = estimate_gradients(state, objective, prior, batch, config, with_norms=update is not None)
         if not math.isfinite(estimate.loss):
             return estimate.loss
-        e_step(state, estimate, mean_rate.at(now), std_rate.at(now))
+        if config.averaging:
+            averaging.before_step(objective.touched(batch))
+        e_step(state, estimate, mean_rate.at(now), std_rate.at(now), objective.touched(batch))
         total += estimate.loss * len(batch)
         state.steps += 1
-        if config.averaging:
-            average(state.means, state.average, state.steps, config.averaging * len(batches))
         if update is not None:
             update(state, prior, estimate.norms, strength_rate.at(now), objective.n_facts)
-    if not config.averaging:
-        copy_tables(state.means, state.average)
+    averaging.finish() if config.averaging else copy_tables(state.means, state.average)
     if config.m_step == "exact" and state.epoch >= config.e_epochs:
         m_step(state, prior, exact_norms(state, prior))
     return total / objective.n_items if all(map(is_finite, (*state.means.tables(), *state.log_stds))) else math.nan
@@ -253,28 +266,36 @@ def estimate_gradients(
 def estimate_once(
     state: EMState, objective: Objective, prior: Prior, batch: Tensor, beta: float, with_norms: bool
 ) -> Estimate:
-    """Lines 4-7 for one sample, drawn into the state's scratch, where the gradients for xi then replace it."""
-    draw(state)
-    norms = [prior.norm(table) for table in state.sample.tables()] if with_norms else []
-    tempered = Strengths(*(beta * lam for lam in state.strengths))
-    loss, gradients = objective(state.sample, tempered, batch)
+    """Lines 4-7 for one sample of the touched rows, whose memory the gradients for xi then take."""
+    touched = objective.touched(batch)
+    means, sample = draw(state, touched)
+    norms = [prior.norm(table) for table in sample.tables()] if with_norms else []
+    tempered = Strengths(*(beta * lam for lam in touched.of(state.strengths)))
+    loss, gradients = objective(sample, tempered, batch)
     # The sample differs from the mean by sigma * eps, just the factor that the gradient for xi needs.
-    entropy = beta / objective.n_facts
-    tables = zip(state.sample.tables(), state.means.tables(), gradients, strict=True)
-    log_stds = Gradients(*(x.sub_(mean).mul_(gradient).sub_(entropy) for x, mean, gradient in tables))
+    entropies = (beta / objective.n_facts * share for share in touched.shares)
+    tables = zip(sample.tables(), means, gradients, entropies, strict=True)
+    log_stds = Gradients(*(x.sub_(mean).mul_(gradient).sub_(entropy) for x, mean, gradient, entropy in tables))
     return Estimate(loss, gradients, log_stds, norms)
 
 
-def draw(state: EMState) -> None:
-    """Line 4: one sample of both tables from q, into the state's scratch."""
-    for gaussian, table in zip(state.posterior, state.sample.tables(), strict=True):
-        gaussian.draw(state.noise, table)
+def draw(state: EMState, touched: Touched = ALL) -> tuple[tuple[Tensor, ...], Embeddings]:
+    """Line 4: the touched rows of q's means, and one sample of them, which is scratch."""
+    means, log_stds = touched.of(state.means.tables()), touched.of(state.log_stds)
+    if touched is ALL:
+        state.sample = state.sample or state.means.clone()
+        sample = state.sample
+    else:
+        sample = state.means.with_tables(*(torch.empty_like(mean) for mean in means))
+    for mean, log_std, out in zip(means, log_stds, sample.tables(), strict=True):
+        Gaussian(mean, log_std).draw(state.noise, out)
+    return means, sample
 
 
-def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float) -> None:
+def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float, touched: Touched = ALL) -> None:
     """Lines 6-7: a gradient step on means and log standard deviations; mutates both."""
-    state.mean_optimizer.step(estimate.means, mean_rate)
-    state.std_optimizer.step(estimate.log_stds, std_rate)
+    state.mean_optimizer.step(estimate.means, mean_rate, touched)
+    state.std_optimizer.step(estimate.log_stds, std_rate, touched)
 
 
 def m_step(state: EMState, prior: Prior, norms: Norms, rate: float = 1.0, n_facts: int = 1) -> None:
@@ -318,7 +339,10 @@ def take_optima(state: EMState, prior: Prior, norms: Norms) -> float:
 def signal_to_noise(state: EMState) -> float:
     """Mean square of the entities' means over that of their standard deviations."""
     q = state.posterior[0]
-    return float(q.mean.square().mean() / q.log_std.mul(2).exp_().mean())
+    blocks = zip(torch.split(q.mean, BLOCK), torch.split(q.log_std, BLOCK), strict=True)
+    squares = [(mean.square().sum(), log_std.mul(2).exp_().sum()) for mean, log_std in blocks]
+    signal, noise = (sum(map(float, each)) for each in zip(*squares, strict=True))
+    return signal / noise if noise else math.inf
 
 
 class Bound(NamedTuple):

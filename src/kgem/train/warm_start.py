@@ -129,7 +129,7 @@ def measure_em(state: EMState, objective: Objective, prior: Prior, config: EMCon
     """Mutates the accumulators of EM: as if the earlier fit had left them; nothing else moves."""
     for batch in objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator):
         estimate = estimate_gradients(state, objective, prior, batch, config, with_norms=False)
-        e_step(state, estimate, 0.0, 0.0)
+        e_step(state, estimate, 0.0, 0.0, objective.touched(batch))
     for optimizer in (state.mean_optimizer, state.std_optimizer):
         _age(optimizer, start)
 
@@ -139,7 +139,9 @@ def measure_point(
 ) -> None:
     """Mutates the accumulators of a point estimate: as if the earlier fit had left them; nothing else moves."""
     for batch in objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator):
-        state.optimizer.step(objective(state.embeddings, strengths, batch)[1], 0.0)
+        touched = objective.touched(batch)
+        tables = state.embeddings.with_tables(*touched.of(state.embeddings.tables()))
+        state.optimizer.step(objective(tables, Strengths(*touched.of(strengths)), batch)[1], 0.0, touched)
     _age(state.optimizer, start)
 
 

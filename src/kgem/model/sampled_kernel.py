@@ -1,0 +1,210 @@
+"""Loss and gradients of a sampled softmax on touched rows: three products with the candidates, pairs for the answers.
+
+For a question with own answers T_q, candidates C with weights w = 1 / pi, and scores s, with everything relative to the
+largest score, Z = sum_{t in T_q} exp s_t + sum_{t in C \\ T_q} w_t exp s_t. The loss is n_q log Z less the scores of
+its answers; its derivative n_q w_t exp(s_t) / Z at a candidate and n_q exp(s_t) / Z - 1 at an answer. Weights of
+candidates and 1 / Z are factors of rows and columns, so that they go into the small factors of the products and the
+block of scores is passed over three times only. A teacher subtracts its own share from the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import Gradients
+from kgem.model.scores import Score
+
+__all__ = ["Estimated", "Side", "estimate_softmax", "sampled_softmax"]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Questions that read the tables the same way round; ids count within the touched rows."""
+
+    reverse: bool
+    heads: Tensor  # (b,)
+    relations: Tensor  # (b,)
+    counts: Tensor  # (b,) n_q
+    rows: Tensor  # (pairs,) the question of each answer, ascending
+    answers: Tensor  # (pairs,)
+    cells: Tensor  # (own,) where candidates are answers of a question: its number * M + theirs
+
+    @classmethod
+    def of(
+        cls, reverse: bool, heads: Tensor, relations: Tensor, counts: Tensor, offsets: Tensor, answers: Tensor,
+        candidates: Tensor,
+    ) -> Side:  # fmt: skip
+        """`offsets` (b + 1,) say where each question's answers begin; `candidates` (M,) ascend."""
+        rows = torch.repeat_interleave(offsets.diff(), output_size=len(answers))
+        places = torch.searchsorted(candidates, answers).clamp_(max=max(len(candidates) - 1, 0))
+        own = candidates[places] == answers if len(candidates) else torch.zeros_like(answers, dtype=torch.bool)
+        return cls(reverse, heads, relations, counts, rows, answers, rows[own] * len(candidates) + places[own])
+
+
+class _Read(NamedTuple):
+    """What questions read from the touched rows of one model."""
+
+    h: Tensor  # (b, entity_width)
+    r: Tensor  # (b, relation_width)
+    q: Tensor  # (b, d)
+    others: Tensor  # (M, d) candidates as tails
+    own: Tensor  # (pairs, d) answers as tails
+
+
+class Estimated(NamedTuple):
+    """Scores of a step, relative to each question's largest."""
+
+    block: Tensor  # (b, M) exp, without the weights of candidates
+    own: Tensor  # (pairs,) exp
+    z: Tensor  # (b,)
+    largest: Tensor  # (b,) the scores that all is relative to
+    loss: Tensor  # float64
+
+
+def sampled_softmax(
+    model: Embeddings,
+    side: Side,
+    candidates: Tensor,  # (M,)
+    weights: Tensor,  # (M,)
+    grads: Gradients,
+    scale: float,
+    dtype: torch.dtype,
+    teachers: Sequence[Embeddings] = (),
+    taught: float = 0.0,
+) -> float:
+    """The scaled loss of one side; adds its gradient to `grads`. `dtype` is that of products with the candidates."""
+    score, read = model.score, _read(model, side, candidates)
+    kernel = _by_products if score.bilinear else _by_autograd
+    loss, grad_q, grad_others, grad_own = kernel(
+        score, read, side, weights, dtype, [_read(m, side, candidates) for m in teachers], taught
+    )
+    grad_h, grad_r = score.query_vjp(read.h, read.r, grad_q.mul_(scale))
+    grad_tails = _as_entities(score, torch.cat([grad_others, grad_own]).mul_(scale), grads.entities)
+    if side.reverse:
+        grad_h, grad_tails, grad_r = score.swap(grad_h), score.swap(grad_tails), score.transpose(grad_r)
+    places = torch.cat([candidates, side.answers, side.heads])
+    grads.entities.index_add_(0, places, torch.cat([grad_tails, grad_h]))
+    grads.relations.index_add_(0, side.relations, grad_r)
+    return float(loss) * scale
+
+
+def _read(model: Embeddings, side: Side, candidates: Tensor) -> _Read:
+    score, entities = model.score, model.entities
+    h = entities.index_select(0, side.heads)
+    r = model.relations.index_select(0, side.relations)
+    others, own = entities.index_select(0, candidates), entities.index_select(0, side.answers)
+    if side.reverse:
+        h, others, own, r = score.swap(h), score.swap(others), score.swap(own), score.transpose(r)
+    return _Read(h, r, score.query(h, r), score.tails(others), score.tails(own))
+
+
+def _as_entities(score: Score, grad: Tensor, like: Tensor) -> Tensor:
+    """The gradient of tails as that of whole rows, whose other columns have none."""
+    if grad.shape[1] == like.shape[1]:
+        return grad
+    whole = like.new_zeros(len(grad), like.shape[1])
+    score.tails(whole).copy_(grad)
+    return whole
+
+
+def _by_products(
+    score: Score,
+    read: _Read,
+    side: Side,
+    weights: Tensor,
+    dtype: torch.dtype,
+    teachers: Sequence[_Read],
+    taught: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Loss, and gradients of questions, candidates and answers; for scores that are linear in the tail."""
+    asked = read.q.index_select(0, side.rows)  # (pairs, d)
+    soft = estimate_softmax(read.q, read.others, (asked * read.own).sum(1), side, weights, dtype)
+    counts = side.counts.to(read.q.dtype)
+    factor = counts / soft.z  # (b,) n_q / Z
+    own = soft.own * factor[side.rows] - (1.0 - taught)  # (pairs,) derivative of the loss by the answer's score
+    if teachers:
+        q = torch.cat([t.q for t in teachers], 1).div_(len(teachers))
+        others, answers = torch.cat([t.others for t in teachers], 1), torch.cat([t.own for t in teachers], 1)
+        said = estimate_softmax(q, others, (q.index_select(0, side.rows) * answers).sum(1), side, weights, dtype)
+        part = taught / said.z
+        soft.block.sub_(said.block.mul_((part * soft.z).to(dtype).unsqueeze(1)))
+        own -= said.own * (part * counts)[side.rows]
+    weighted = (read.others * weights.unsqueeze(1)).to(dtype)
+    grad_q = torch.mm(soft.block, weighted).to(read.q.dtype).mul_(factor.unsqueeze(1))
+    grad_q.index_add_(0, side.rows, read.own * own.unsqueeze(1))
+    grad_others = torch.mm(soft.block.T, (read.q * factor.unsqueeze(1)).to(dtype)).to(read.q.dtype)
+    return soft.loss, grad_q, grad_others.mul_(weights.unsqueeze(1)), asked.mul_(own.unsqueeze(1))
+
+
+def estimate_softmax(
+    q: Tensor, others: Tensor, scores: Tensor, side: Side, weights: Tensor, dtype: torch.dtype
+) -> Estimated:
+    """exp of all scores and Z; `scores` (pairs,) are those of the answers."""
+    block = torch.mm(q.to(dtype), others.to(dtype).T)
+    block.view(-1).index_fill_(0, side.cells, -torch.inf)
+    largest = scores.new_full((len(q),), -torch.inf)
+    if block.shape[1]:
+        largest = block.amax(1).to(scores.dtype)
+    largest.scatter_reduce_(0, side.rows, scores, "amax")
+    block.sub_(largest.to(dtype).unsqueeze(1)).exp_()
+    own = (scores - largest[side.rows]).exp_()
+    z = torch.mv(block, weights.to(dtype)).to(scores.dtype).index_add_(0, side.rows, own)
+    loss = (side.counts * (largest + z.log())).sum(dtype=torch.float64) - scores.sum(dtype=torch.float64)
+    return Estimated(block, own, z, largest, loss)
+
+
+def _by_autograd(
+    score: Score,
+    read: _Read,
+    side: Side,
+    weights: Tensor,
+    dtype: torch.dtype,
+    teachers: Sequence[_Read],
+    taught: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Likewise for any score, by autograd."""
+    with torch.enable_grad():
+        q, others, own = (x.detach().requires_grad_() for x in (read.q, read.others, read.own))
+        block, scores, log_z = _log_z(score, q, others, own, side, weights)
+        loss = (side.counts * log_z).sum() - scores.sum()
+        aim = (side.counts * log_z).sum() - (1.0 - taught) * scores.sum()
+        if teachers:
+            said = [_log_z(score, t.q, t.others, t.own, side, weights)[:2] for t in teachers]
+            mean_block, mean_scores = (torch.stack(each).mean(0) for each in zip(*said, strict=True))
+            chances, answers = _chances(mean_block, mean_scores, side)
+            per_answer = answers * side.counts[side.rows]
+            known = block.masked_fill(chances == 0, 0.0)
+            aim = aim - taught * ((side.counts.unsqueeze(1) * chances * known).sum() + (per_answer * scores).sum())
+        grad_q, grad_others, grad_own = torch.autograd.grad(aim, (q, others, own))
+    return loss.detach().double(), grad_q, grad_others, grad_own
+
+
+def _log_z(
+    score: Score, q: Tensor, others: Tensor, own: Tensor, side: Side, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores of candidates with the logarithm of their weights (b, M), of answers (pairs,), and log Z (b,)."""
+    block = score.compare(q, others) + weights.to(q.dtype).log()
+    block = block.view(-1).index_fill(0, side.cells, -torch.inf).view(len(q), len(others))
+    scores = score.pair(q.index_select(0, side.rows), own)
+    return block, scores, _join(block, scores, side)
+
+
+def _join(block: Tensor, scores: Tensor, side: Side) -> Tensor:
+    """The logarithm of the sum of exp over candidates and answers, (b,)."""
+    with torch.no_grad():
+        largest = scores.new_full((len(block),), -torch.inf).scatter_reduce_(0, side.rows, scores, "amax")
+        largest = torch.maximum(largest, block.amax(1)) if block.shape[1] else largest
+    z = (block - largest.unsqueeze(1)).exp().sum(1)
+    return largest + z.index_add(0, side.rows, (scores - largest[side.rows]).exp()).log()
+
+
+def _chances(block: Tensor, scores: Tensor, side: Side) -> tuple[Tensor, Tensor]:
+    """Probabilities of candidates (b, M) and answers (pairs,), from scores that have the weights in them."""
+    log_z = _join(block, scores, side)
+    return (block - log_z.unsqueeze(1)).exp(), (scores - log_z[side.rows]).exp()

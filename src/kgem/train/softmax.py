@@ -1,0 +1,95 @@
+"""Which softmax a fit is trained with, exact or sampled, and what that changes in the settings of its phases."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+
+from kgem.config import Config, exact_operations
+from kgem.data.dataset import Dataset
+from kgem.errors import ConfigError
+from kgem.model.embeddings import Embeddings
+from kgem.model.objective import SoftmaxObjective
+from kgem.model.prior import Prior, similar_strengths
+from kgem.model.sampled import SampledObjective
+from kgem.model.sampling import Candidates
+from kgem.train.variational_em import EMState
+
+__all__ = ["Softmax", "sampled_settings", "say_softmax", "unseen_are_prior"]
+
+SECTIONS = ("pretrain", "em", "retrain", "distil")
+
+
+class Softmax:
+    """The objective of all phases, and the exact one beside it for those epochs that are to be exact."""
+
+    def __init__(self, data: Dataset, config: Config, like: Embeddings, prior: Prior) -> None:
+        self._index, self._like, self._prior = data.query_index, like, prior
+        self._products = torch.bfloat16 if config.run.products == "bfloat16" else None
+        self._config = config.train
+        self._counts = torch.tensor(data.entity_counts)
+        self.is_sampled = config.train.is_sampled(len(self._index), like.n_entities, like.entities.shape[1])
+
+    @cached_property
+    def objective(self) -> SoftmaxObjective | SampledObjective:
+        """What the phases minimise."""
+        if not self.is_sampled:
+            return self.exact
+        candidates = Candidates(self._counts, self._config.candidates, self._config.exponent)
+        return SampledObjective(self._index, self._like, self._prior, candidates, products=self._products)
+
+    @cached_property
+    def exact(self) -> SoftmaxObjective:
+        """Over all entities."""
+        return SoftmaxObjective(self._index, self._like, self._prior, products=self._products)
+
+
+def sampled_settings(config: Config, data: Dataset, width: int) -> Config:
+    """The settings of a fit: those given, or where the softmax is sampled what its steps can do.
+
+    Adagrad has one accumulator per row, if that is wanted; Eq. 17 is exact and once per epoch, because a step sees few
+    of the rows.
+    """
+    if not config.train.is_sampled(len(data.query_index), data.n_entities, width):
+        return config
+    changes = {}
+    for name in SECTIONS:
+        section = getattr(config, name)
+        if section.optimizer == "adam":
+            raise ConfigError(
+                "Adam changes all rows in every step, which a sampled softmax is there to avoid",
+                where=f"{name}.optimizer",
+                remedy=f"{name}.optimizer = adagrad, or train.softmax = exact",
+            )
+        row = config.train.accumulators == "row" and section.optimizer == "adagrad"
+        changes[name] = section.model_copy(update={"optimizer": "row-adagrad"} if row else {})
+    changes["em"] = changes["em"].model_copy(update={"m_step": "exact"})
+    return config.model_copy(update=changes)
+
+
+def say_softmax(config: Config, data: Dataset, width: int) -> str:
+    """Which softmax it is, and why, in one line."""
+    operations = exact_operations(len(data.query_index), data.n_entities, width)
+    why = "" if config.train.softmax == "auto" else f" (train.softmax = {config.train.softmax})"
+    cost = f"an exact epoch has {operations:.1e} operations"
+    if config.train.is_sampled(len(data.query_index), data.n_entities, width):
+        return f"sampled softmax, {config.train.candidates:,} candidates a step{why}: {cost}"
+    return f"exact softmax over all entities{why}: {cost}"
+
+
+def unseen_are_prior(state: EMState, objective: SampledObjective, prior: Prior) -> None:
+    """Mutates q at its best: rows without facts are the prior of symbols with few facts, of which nothing is known."""
+    sides = zip(
+        objective.unseen,
+        objective.occurrences,
+        state.strengths,
+        state.best.tables(),
+        state.best_log_stds,
+        strict=True,
+    )
+    for unseen, counts, strengths, means, log_stds in sides:
+        if len(unseen) and len(unseen) < len(counts):
+            strengths[unseen] = similar_strengths(counts.cpu().numpy(), strengths, counts[unseen].cpu().numpy())
+            means[unseen] = 0.0
+            log_stds[unseen] = prior.closest_log_std(strengths[unseen], means.shape[1]).to(means.dtype)[:, None]
