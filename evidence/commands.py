@@ -25,8 +25,9 @@ from kgem.cli.opening import open_model
 from kgem.cli.training import train
 from kgem.errors import ConfigError, FitError, InputError
 from kgem.report.figures.drawing import save_figure
-from kgem.runs.fitting import Prepared, prepare, record_threads
+from kgem.runs.fitting import Prepared, prepare
 from kgem.runs.run import Run
+from kgem.train.machine import record_threads
 from kgem.train.search import STRENGTHS, check_range
 
 TABLE1 = "The paper's Table 1 with our figures: graph by model by variant by seed."

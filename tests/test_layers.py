@@ -61,6 +61,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "race",
         "phases",
         "budget",
+        "machine",
         "driver",
         "search",
     ),

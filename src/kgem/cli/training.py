@@ -30,15 +30,18 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
     goes_on = goes_on or f"go on: kgem resume {plain(run.folder)}"
     try:
         with asked_to_stop() as stop:
+            run.stop = lambda: stop.asked
             if plan and not quiet:
                 say_plan(run)
             with Watch(run, stop, quiet=quiet) as watch:
+                stop.waits = True
                 for record in run.epochs():
                     watch.show(record)
-                    if stop.asked:
-                        run.save()
-                        break
+                if stop.asked:
+                    run.save_at_stop()
                 else:
+                    run.save_epochs()
+                    stop.waits = False
                     return run.finish()
     except KeyboardInterrupt:
         say(f"stopped without saving; the last checkpoint is there; {goes_on}")
@@ -46,7 +49,8 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
     except KgemError:
         say(f"the run is in {plain(run.folder)}")
         raise
-    say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}; {goes_on}")
+    more = f" and {pluralise(steps, 'step')} of the next" if (steps := run.steps_of_next_epoch) else ""
+    say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}{more}; {goes_on}")
     raise typer.Exit(INTERRUPTED)
 
 
@@ -110,6 +114,7 @@ def emit_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
                 "metrics": _collect_overall(model),
                 "epochs": model.provenance["epochs"],
                 "seconds": model.provenance["seconds"],
+                "unfinished": list(model.unfinished),
                 **_update_document(model),
             }
         )

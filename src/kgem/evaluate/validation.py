@@ -16,12 +16,14 @@ __all__ = ["filtered_mrr", "make_validator", "pick_facts"]
 VALIDATION_QUERIES = 20_000  # of a huge validation split, as many are ranked after each epoch
 
 
-def make_validator(data: Dataset, seed: int = 0) -> Callable[[Scorer | Embeddings], float] | None:
-    """A function to the filtered MRR on validation; None without validation facts."""
+def make_validator(
+    data: Dataset, seed: int = 0, stop: Callable[[], bool] | None = None
+) -> Callable[[Scorer | Embeddings], float] | None:
+    """A function to the filtered MRR on validation; None without validation facts. After a `stop` it means nothing."""
     if not len(data.valid):
         return None
     facts = pick_facts(data.reciprocal(data.valid), VALIDATION_QUERIES, seed)
-    return lambda model: filtered_mrr(model, facts, data)
+    return lambda model: filtered_mrr(model, facts, data, stop)
 
 
 def pick_facts(facts: IntArray, most: int, seed: int) -> IntArray:
@@ -31,6 +33,8 @@ def pick_facts(facts: IntArray, most: int, seed: int) -> IntArray:
     return facts[np.sort(np.random.default_rng(seed).choice(len(facts), most, replace=False))]
 
 
-def filtered_mrr(scorer: Scorer | Embeddings, facts: IntArray, data: Dataset) -> float:
+def filtered_mrr(
+    scorer: Scorer | Embeddings, facts: IntArray, data: Dataset, stop: Callable[[], bool] | None = None
+) -> float:
     """The paper's, pessimistic about ties, of facts with reciprocal ids."""
-    return summarise(rank(scorer, facts, data.filter_index).of("pessimistic")).mrr
+    return summarise(rank(scorer, facts, data.filter_index, stop=stop).of("pessimistic")).mrr

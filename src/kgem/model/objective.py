@@ -11,6 +11,7 @@ once per step for all rows, so that symbols that training never shows shrink to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -128,9 +129,11 @@ class SoftmaxObjective:
         self.n_items = len(self._pieces)
         self.n_facts = len(index.tails)
 
-    def taught_by(self, teacher: Teacher, memory: int = KEPT_BYTES) -> SoftmaxObjective:
+    def taught_by(
+        self, teacher: Teacher, memory: int = KEPT_BYTES, stop: Callable[[], bool] | None = None
+    ) -> SoftmaxObjective:
         """The same objective with a part of the observed tails replaced by what a teacher says; shares its memory."""
-        teacher.keep(self._pieces.heads, self._pieces.relations, memory)
+        teacher.keep(self._pieces.heads, self._pieces.relations, memory, stop)
         taught = copy(self)
         taught._teacher = teacher
         return taught

@@ -9,12 +9,26 @@ if TYPE_CHECKING:
     from kgem.answer.predict import Answer
     from kgem.evaluate.metrics import Metrics
 
+PHASE_NAMES = {
+    "pretrain": "pre-training",
+    "em": "variational EM",
+    "retrain": "re-training",
+    "distil": "distillation",
+}
 METRICS = ("MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks")  # what `metric_cells` gives
 
 
 def pluralise(number: int, one: str, many: str | None = None) -> str:
     """1 epoch, 2 epochs."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def describe_missing(phases: Sequence[str]) -> str:
+    """What the model of a fit that was ended early lacks; `phases` are those that did not come to their end."""
+    names = [PHASE_NAMES[phase] for phase in phases]
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    start = "; its ranges are as wide as a guess, not learned" if phases[0] == "pretrain" else ""
+    return f"this fit is not finished: without the end of {listed}{start}"
 
 
 def list_some(names: Sequence[str], most: int) -> str:

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from kgem.answer.judge import Judge
 from kgem.answer.model import Model, affordable_samples
 from kgem.answer.proposals import Decided, learn_ranker
@@ -21,12 +19,14 @@ from kgem.evaluate.validation import make_validator
 from kgem.runs.configure import configure
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.tensorboard import TensorBoard
-from kgem.train.driver import Fit, use_threads
+from kgem.train.driver import Fit
+from kgem.train.machine import settle, use_threads
 from kgem.train.phases import FitResult
 from kgem.train.point_estimate import EpochRecord
+from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
 
-__all__ = ["OnEpoch", "Prepared", "finish", "fit", "fit_in_memory", "prepare", "record_threads", "start_fit"]
+__all__ = ["OnEpoch", "Prepared", "finish", "fit", "fit_in_memory", "prepare", "start_fit"]
 
 OnEpoch = Callable[[str, EpochRecord], None]  # hears the phase and what its epoch amounted to
 
@@ -70,7 +70,7 @@ def fit_in_memory(
     prepared: Prepared, config: Config, progress: OnEpoch | None = None, tensorboard: str | Path | None = None
 ) -> Model:
     """A fit from its start to a model, with nothing on disk."""
-    fit = start_fit(prepared, record_threads(config))
+    fit = start_fit(prepared, settle(prepared.data, config))
     with ExitStack() as stack:
         board = None if tensorboard is None else stack.enter_context(closing(TensorBoard(tensorboard)))
         for phase, record in fit.epochs():
@@ -81,17 +81,11 @@ def fit_in_memory(
     return finish(fit.phases.result(), prepared, fit.phases.config, fit.seconds)
 
 
-def start_fit(prepared: Prepared, config: Config, spent: float = 0.0) -> Fit:
+def start_fit(prepared: Prepared, config: Config, spent: float = 0.0, stop: Asked = never) -> Fit:
     """A fit of this graph at its start, validated on the facts that it has for that."""
-    validate = make_validator(prepared.data, config.seed)
+    validate = make_validator(prepared.data, config.seed, stop)
     validate_blend = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
-    return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent)
-
-
-def record_threads(config: Config, threads: int | None = None) -> Config:
-    """The settings with the number of threads in them, so that a fit can be repeated to the bit."""
-    wanted = threads or config.run.threads or torch.get_num_threads()
-    return config.model_copy(update={"run": config.run.model_copy(update={"threads": wanted})})
+    return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent, stop)
 
 
 def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> Prepared:
@@ -107,7 +101,7 @@ def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> 
 
 
 def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float) -> Model:
-    """The model of a fit that is done: its mode chosen on validation, its temperatures fitted, its ranks measured."""
+    """The model of a fit that is done, or was ended: mode chosen on validation, temperatures fitted, ranks measured."""
     update = dict(prepared.update or {})
     past = update.pop("proposals", {})  # decisions of people about those of earlier models
     model = Model(
@@ -126,6 +120,7 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
             "epochs": dict(result.epochs),
             "events": list(result.events),
             "seconds": seconds,
+            **({"unfinished": list(result.missing)} if result.missing else {}),
             **({} if prepared.update is None else {"update": update}),
         },
     )
