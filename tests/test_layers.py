@@ -102,6 +102,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "configure",
         "mode_choice",
         "fitting",
+        "estimate",
         "cross_fit",
         "run",
         "update",

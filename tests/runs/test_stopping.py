@@ -141,7 +141,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 SETTINGS = [
     word
     for phase in ("pretrain", "em", "retrain", "distil")
-    for name, value in PHASES.items()
+    for name, value in {**PHASES, "batch_size": 10}.items()
     for word in ("--set", f"{phase}.{name}={value}")
 ] + ["--dim", 3, "--threads", 1, "--set", "pretrain.candidates=[1.0]", "--set", "retrain.candidates=[[1.0, 0.0]]"]
 SETTINGS += ["--set", "run.products=exact"]
@@ -151,7 +151,7 @@ SETTINGS += ["--set", "run.products=exact"]
     ("owner", "name", "call"),
     [
         (SoftmaxObjective, "__call__", 5),
-        (SoftmaxObjective, "__call__", 70),
+        (SoftmaxObjective, "__call__", 60),
         (validation, "summarise", 2),
         (Teacher, "probabilities", 1),
     ],

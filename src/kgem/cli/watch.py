@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kgem.cli.console import can_draw, plain, say
-from kgem.cli.progress import BETWEEN_LINES, duration
+from kgem.cli.progress import BETWEEN_LINES, duration, pace
 from kgem.report.formatting import PHASE_NAMES as NAMES
 from kgem.report.formatting import pluralise
 
@@ -192,4 +192,4 @@ def asked_to_stop() -> Iterator[Stop]:
 
 
 def _speed(seconds: float) -> str:
-    return f"{seconds:.2g} s each" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms each"
+    return f"{pace(seconds)} each"

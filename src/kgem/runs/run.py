@@ -191,7 +191,7 @@ class Run:
                 self._try_to_save()
 
     def save_at_stop(self) -> None:
-        """Mutates: a checkpoint of the fit as it stands; if that takes long, and there is one, the last epoch's will do."""
+        """Mutates: a checkpoint of the fit as it stands; if that is slow, the last epoch's will do if it is there."""
         if self._saved_step < len(self.records) or self._saving <= SLOW_SAVING:
             self.save()
 

@@ -15,7 +15,7 @@ from kgem.data.dataset import Dataset
 from kgem.train.budget import within_budget
 from kgem.train.machine import Probe, choose_threads, record_threads, use_threads
 from kgem.train.phases import PHASES, ThreePhases, ValidateBlend
-from kgem.train.point_estimate import EpochRecord, Validate, default_batch_size
+from kgem.train.point_estimate import EpochRecord, Validate
 from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
 
@@ -87,8 +87,9 @@ class Fit:
         slower = min(seconds[-2:]) / before
         self._pace = phase, []
         threads = choose_threads(self._probe(), run.threads)
-        what = "stays" if threads == run.threads else "goes on"
-        LOG.warning("epochs became %.1f times slower; the fit %s with %d of the CPU's threads", slower, what, threads)
+        LOG.warning(
+            "epochs became %.1f times slower; best is now: threads = %d (%d so far)", slower, threads, run.threads
+        )
         if threads != run.threads:
             self.phases.config = record_threads(self.phases.config, threads)
             event = {"event": "threads", "phase": phase, "epoch": record.epoch, "threads": threads}
@@ -99,16 +100,3 @@ class Fit:
         phases = self.phases
         tables, size = phases.pretraining.embeddings, phases.config.pretrain.batch_size
         return Probe(phases.objective, tables, phases.rule_strengths(), size)
-
-    def seconds_per_epoch(self, steps: int = 3) -> float:
-        """An estimate from a few steps whose results are thrown away."""
-        phases, config = self.phases, self.phases.config.pretrain
-        size = config.batch_size or default_batch_size(phases.objective.n_items)
-        batches = phases.objective.batches(size, torch.Generator().manual_seed(0))
-        tables, strengths = phases.pretraining.embeddings, phases.rule_strengths()
-        with use_threads(self.phases.config.run.threads):
-            phases.objective(tables, strengths, batches[0])  # the first is slower
-            begun = time.perf_counter()
-            for batch in batches[:steps]:
-                phases.objective(tables, strengths, batch)
-            return (time.perf_counter() - begun) / len(batches[:steps]) * len(batches)
