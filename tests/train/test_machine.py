@@ -90,7 +90,7 @@ def test_rounding_needs_products_instructions_and_float32(monkeypatch: pytest.Mo
     one = {"run.threads": 1}
     asked = pretend(monkeypatch, {})
     assert settle(GRAPH, configure(None, one | {"dtype": "float64"})).run.products == "exact"
-    assert settle(GRAPH, configure(None, one | {"model.score": "transe"})).run.products == "exact"
+    assert settle(GRAPH, configure(None, one | {"model.score": "transe-l2"})).run.products == "exact"
     monkeypatch.setattr(machine, "multiplies_bfloat16", lambda: False)
     assert settle(GRAPH, configure(None, one)).run.products == "exact" and not asked
 
