@@ -124,7 +124,7 @@ def test_a_rollback_after_a_stop_inside_its_epoch_is_the_same(tmp_path: Path, mo
                 assert run.steps_of_next_epoch == per_epoch - 2
         with Run.open(tmp_path / name) as run:
             complete(run)
-            assert len(run.records) == 12
+            assert len(run.records) == 10
     assert same(tmp_path / "a", tmp_path / "b")
 
 
@@ -211,7 +211,7 @@ def test_where_saving_is_slow_the_last_epochs_checkpoint_will_do(
     ("epochs", "missing"),
     [
         (1, ["pretrain", "em", "retrain", "distil"]),
-        (4, ["em", "retrain", "distil"]),
+        (4, ["pretrain", "em", "retrain", "distil"]),
         (5, ["em", "retrain", "distil"]),
         (7, ["retrain", "distil"]),
         (11, ["distil"]),
