@@ -103,7 +103,8 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
     versions()  # as of now, and not of when a long command ends
     strengths = (given.strengths[0], given.strengths[1])
     check_range("--strengths", strengths)
-    settings = read_settings("default", None, {"run.threads": given.threads}, given.overrides, None)
+    named = {"run.threads": given.threads, "run.products": "exact"}  # so that cells of different machines compare
+    settings = read_settings("default", None, named, given.overrides, None)
     base = record_threads(settings)
     for cell in wanted:
         cell.settings(base)  # what is wrong with a model shows before anything long begins

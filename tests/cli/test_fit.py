@@ -83,7 +83,7 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
         "complex, K = 3",
         "of memory",
         "about 400 MB of memory",
-        f"s an epoch and at most {EPOCHS} epochs",
+        f"in all, for {EPOCHS} epochs",
         "run folder: runs/a",
         "pre-training: epoch 1 of at most 2",
         "variational EM: 2 epochs",
