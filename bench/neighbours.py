@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -94,5 +95,5 @@ def _read(folder: Path) -> dict[str, Any]:
     records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     wanted = sum(int(SHORT[name]) for name in SHORT if name.endswith(".epochs"))
     seconds = sum(record["seconds"] for record in records)
-    threads = next(line for line in (folder / "config.toml").read_text().splitlines() if line.startswith("threads"))
-    return {"seconds": seconds * wanted / max(len(records), 1), "threads": int(threads.partition("=")[2])}
+    threads = tomllib.loads((folder / "config.toml").read_text())["run"]["threads"]
+    return {"seconds": seconds * wanted / max(len(records), 1), "threads": threads}
