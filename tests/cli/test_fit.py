@@ -321,7 +321,7 @@ def test_the_demo_asks_about_the_world_and_replaces_itself(kgem: Kgem, monkeypat
 
 
 def test_speeds_in_words() -> None:
-    assert watch._speed(2.0) == "2 s each" and watch._speed(0.0012) == "1.2 ms each"
+    assert watch._speed(2.0) == "2.0 s each" and watch._speed(0.0012) == "1.2 ms each"
 
 
 def test_tensorboard_and_a_run_that_goes_on_without_it(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:
