@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -137,3 +140,14 @@ def test_threads_are_chosen_again_when_epochs_become_much_slower(
     for seconds in (1.0, 1.0, 1.0, 9.0, 9.0):
         said._look_at_pace("em", EpochRecord(1, 0.0, 0.1, seconds))
     assert said.phases.config.run.threads == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [({}, "10000"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None"), ({"GOMP_SPINCOUNT": "7"}, "7")]
+)
+def test_threads_that_wait_give_way_unless_the_user_said_how_they_wait(said: dict[str, str], found: str) -> None:
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | said
+    code = "import os, sys, kgem; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == [found, "False"]
