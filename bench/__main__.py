@@ -71,7 +71,7 @@ def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     about = {"machine": machine(), "ours": our_version()}
     took: dict[str, float] = {}  # seconds of each suite
     begun = time.perf_counter()
-    everyday = [name for name in SUITES if given.long or name != "growth"]
+    everyday = [name for name in SUITES if given.long or name not in ("growth", "neighbours")]
     for name in given.only or everyday:
         say(f"{name} ...")
         started = time.perf_counter()

@@ -23,6 +23,7 @@ EVALUATION_CLAIM = 8.0
 EM_CLAIM = 1.3
 DATA_CLAIMS = {"fb15k": (2.0, 6.0), "ten million": (60.0, 6.0)}  # seconds and GB
 SERVE_CLAIMS = {"fb15k-237": 50.0, "fb13": 200.0}  # milliseconds for an answer, K = 100
+NEIGHBOURS_CLAIM = 4.5  # times as long as one alone, where 3 is a fair share
 MIB = 2**20
 QUIET = 0.5  # load average of a machine that does nothing else
 
@@ -50,6 +51,11 @@ def _claims(suites: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
         ratio = suites["em"]["ratio"]["median"]
         what = f"a step of EM over one of a point estimate, {suites['em']['graph']['name']}"
         yield what, f"at most {EM_CLAIM:g}", f"{ratio:.2f}", ratio <= EM_CLAIM
+    for graph, result in suites.get("neighbours", {}).items():
+        ratio, lost = result["after"]["ratio"], result["alone_ratio"]
+        what = f"{result['at_once']} fits at once, {graph}: time of each over one alone"
+        yield what, f"at most {NEIGHBOURS_CLAIM:g}", f"{ratio:.1f}", ratio <= NEIGHBOURS_CLAIM
+        yield f"one fit alone, {graph}: time over torch's threads", "at most 1.1", f"{lost:.2f}", lost <= 1.1
     for graph, result in suites.get("evaluation", {}).items():
         if "ratios" in result:
             value = result["ratios"]["pykeen"]["median"]
@@ -112,6 +118,7 @@ def table(results: dict[str, Any]) -> str:
         "",
         *_claim_lines(results["claims"]),
         *_time_lines(suites),
+        *_neighbour_lines(suites),
         *_growth_lines(suites),
         *_data_lines(suites),
         *_serve_lines(suites),
@@ -149,6 +156,18 @@ def _time_lines(suites: dict[str, Any]) -> Iterator[str]:
             title = "PyKEEN" if (suite, name) == ("evaluation", "pykeen") else TITLES[name]
             peak = f"{each['peak_bytes'] / MIB:.0f}" if "peak_bytes" in each else ""
             yield f"| {suite} | {graph} | {title} | {each['best']:.2f} | {each['median']:.2f} | {peak} |"
+        yield ""
+
+
+def _neighbour_lines(suites: dict[str, Any]) -> Iterator[str]:
+    if "neighbours" in suites:
+        yield "| fits at once | graph | threads of each | one alone, s | each of three, s | ratio |"
+        yield "|---|---|---:|---:|---:|---:|"
+        for graph, result in suites["neighbours"].items():
+            for way, title in (("before", "torch's threads"), ("after", "as kgem chooses")):
+                each = result[way]
+                times = f"{each['alone']:.1f} | {each['together']:.1f} | {each['ratio']:.1f}"
+                yield f"| {title} | {graph}, K = {result['dim']} | {each['threads']} | {times} |"
         yield ""
 
 

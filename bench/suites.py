@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.growth import growth
+from bench.neighbours import neighbours
 from bench.peers import Peer
 from bench.workers import ROOT, Worker, WorkerFailed, summary, take_turns
 
@@ -210,6 +211,11 @@ def _growth(plan: Plan) -> dict[str, Any]:
         return growth(worker, plan.folder, plan.long)
 
 
+def _neighbours(plan: Plan) -> dict[str, Any]:
+    graphs = ("codex-s", "fb15k-237") if plan.long else ("codex-s",)
+    return neighbours(graphs, DIM, plan.rounds if plan.long else 1)
+
+
 def data(plan: Plan) -> dict[str, Any]:
     """From text to a ready graph: FB15K, and ten million made-up facts over a million entities."""
     command = [sys.executable, "-m", "bench.bench_data"]
@@ -292,6 +298,7 @@ SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "evaluation": evaluations,
     "memory": memory,
     "equal": equal_results,
+    "neighbours": _neighbours,
     "growth": _growth,
     "data": data,
     "serve": serve,

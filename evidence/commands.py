@@ -25,8 +25,9 @@ from kgem.cli.opening import open_model
 from kgem.cli.training import train
 from kgem.errors import ConfigError, FitError, InputError
 from kgem.report.figures.drawing import save_figure
-from kgem.runs.fitting import Prepared, prepare, record_threads
+from kgem.runs.fitting import Prepared, prepare
 from kgem.runs.run import Run
+from kgem.train.machine import record_threads
 from kgem.train.search import STRENGTHS, check_range
 
 TABLE1 = "The paper's Table 1 with our figures: graph by model by variant by seed."
@@ -102,7 +103,8 @@ def make_cells(wanted: Sequence[Cell], given: argparse.Namespace) -> list[Cell]:
     versions()  # as of now, and not of when a long command ends
     strengths = (given.strengths[0], given.strengths[1])
     check_range("--strengths", strengths)
-    settings = read_settings("default", None, {"run.threads": given.threads}, given.overrides, None)
+    named = {"run.threads": given.threads, "run.products": "exact"}  # so that cells of different machines compare
+    settings = read_settings("default", None, named, given.overrides, None)
     base = record_threads(settings)
     for cell in wanted:
         cell.settings(base)  # what is wrong with a model shows before anything long begins

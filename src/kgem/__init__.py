@@ -10,6 +10,8 @@ Nothing heavy is imported before it is used.
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from kgem.runs.update import update
 
     __version__: str
+
+if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+    # Threads of OpenMP that wait for each other take the processor from other fits; torch reads this when it starts.
+    os.environ["GOMP_SPINCOUNT"] = "10000"
 
 __all__ = [
     "Config",

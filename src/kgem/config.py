@@ -210,11 +210,20 @@ class RunConfig(Section):
     checkpoint_seconds: float = Field(
         60.0, ge=0, description="at least so long between checkpoints, and 20 times what one takes; 0: every epoch"
     )
-    threads: int | None = Field(None, ge=1, description="of the CPU; none: torch decides")
-    products: Literal["exact", "bfloat16"] = Field(
-        "exact",
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="of the CPU; none: the fewest that are within 10 % of the fastest, by some steps at the start, or "
+        "what OMP_NUM_THREADS or torch.set_num_threads say",
+    )
+    remeasure: bool = Field(
+        False, description="choose threads again when epochs become much slower; on where they were measured"
+    )
+    products: Literal["auto", "exact", "bfloat16"] = Field(
+        "auto",
         description="the matrix products of training: as exact as dtype, or rounded to bfloat16, nearly twice as fast "
-        "on processors with instructions for it (avx512_bf16, amx_bf16), slower on others; validation stays exact",
+        "on processors with instructions for it (avx512_bf16, amx_bf16), slower on others; auto: rounded where some "
+        "steps at the start say that it is faster; validation stays exact",
     )
     time_budget: float | None = Field(None, gt=0, description="seconds that epochs are to fit into; none: no limit")
 

@@ -83,7 +83,7 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
         "complex, K = 3",
         "of memory",
         "about 400 MB of memory",
-        f"s an epoch and at most {EPOCHS} epochs",
+        f"in all, for {EPOCHS} epochs",
         "run folder: runs/a",
         "pre-training: epoch 1 of at most 2",
         "variational EM: 2 epochs",
@@ -106,7 +106,7 @@ def test_distillation_is_a_fourth_phase_unless_it_is_left_out(kgem: Kgem, wanted
     less = () if wanted else ("--set", "distil.epochs=0")
     code, _, err = kgem("fit", "graph.tsv", "--out", "runs/a", *SETTINGS, *less)
     epochs = EPOCHS if wanted else EPOCHS - 2
-    assert code == 0 and f"at most {epochs} epochs" in err
+    assert code == 0 and f"in all, for {epochs} epochs" in err
     assert ("distillation: 2 epochs" in err) == ("distil" in err) == wanted
     assert [record["phase"] for record in read_log(Path("runs/a"))[EPOCHS - 2 :]] == ["distil"] * (epochs - EPOCHS + 2)
     code, out, _ = kgem("resume", "runs/a", "--json")
@@ -321,7 +321,7 @@ def test_the_demo_asks_about_the_world_and_replaces_itself(kgem: Kgem, monkeypat
 
 
 def test_speeds_in_words() -> None:
-    assert watch._speed(2.0) == "2 s each" and watch._speed(0.0012) == "1.2 ms each"
+    assert watch._speed(2.0) == "2.0 s each" and watch._speed(0.0012) == "1.2 ms each"
 
 
 def test_tensorboard_and_a_run_that_goes_on_without_it(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None:

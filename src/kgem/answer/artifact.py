@@ -64,7 +64,8 @@ def find_model(folder: Path) -> Path:
         (folder / name).exists() for name in ("config.toml", "graph", ".lock")
     ):  # one that begins has its lock first
         what = "this run has no model yet: its fit has not come to its end"
-        raise ArtifactError(what, where=str(folder), remedy=f"kgem resume {folder}")
+        remedy = f"kgem resume {folder}; or make a model of what is there: kgem resume {folder} --finish"
+        raise ArtifactError(what, where=str(folder), remedy=remedy)
     if folder.is_file():
         raise ArtifactError("is a file, not a folder", where=str(folder), remedy="give the folder of a model or a run")
     return folder

@@ -69,6 +69,11 @@ class Model:
     metrics: Mapping[str, Any] = field(default_factory=dict)  # whatever was measured, for JSON
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of data and fit, for JSON
 
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """The phases that its fit had not come to the end of, if it was made of what was there."""
+        return tuple(self.provenance.get("unfinished", ()))
+
     def resolve(self, mode: str) -> str:
         """The mode that is meant, `auto` among them."""
         if mode == AUTO:

@@ -15,7 +15,7 @@ from kgem.cli.destination import refuse_figure, save_figure
 from kgem.cli.layout import list_examples
 from kgem.cli.output import fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
-from kgem.cli.tables import check_tables, split_table, stats_tables
+from kgem.cli.tables import check_tables, describe_means, describe_time, split_table, stats_tables
 from kgem.cli.writing import STDOUT, check_format, choose_target, write_folder, write_one_file, write_stdout
 from kgem.errors import ConfigError, TriplesError
 from kgem.report.formatting import pluralise
@@ -83,13 +83,6 @@ def stats(
         Path | None, typer.Option(metavar="FILE", help="Also draw how often symbols occur (.svg or .png).")
     ] = None,
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the embeddings, for the cost of a fit.")] = 100,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of all phases, for the cost of a fit.")] = 150,
-    gflops: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001, help="Speed of the machine, for the cost of a fit; without it 75 a core.", show_default=False
-        ),
-    ] = None,
     force: Force = False,
     as_json: AsJson = False,
     *,
@@ -100,15 +93,21 @@ def stats(
     dataset = reading.load(graph, how)
     from kgem.data.stats import graph_stats
 
-    found = graph_stats(dataset, dim=dim, epochs=epochs, gflops=gflops)
+    found = graph_stats(dataset, dim=dim)
+    with Progress("measuring some steps of a fit"):
+        from kgem.runs.configure import configure
+        from kgem.runs.estimate import estimate_graph
+        from kgem.runs.fitting import prepare
+
+        time, config = estimate_graph(prepare(dataset), configure(None, {"model.dim": dim}))
     if figure is not None:
         from kgem.report.figures import counts_figure
 
         save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
     if as_json:
-        emit_json(asdict(found) | {"findings": reading.list_findings(dataset, how)})
+        emit_json(asdict(found) | {"time": time.to_dict(), "findings": reading.list_findings(dataset, how)})
     else:
-        emit(*stats_tables(found, top, dataset.names.show))
+        emit(*stats_tables(found, top, dataset.names.show), f"{describe_means(config)}; {describe_time(time)}")
     reading.warn_of_columns(dataset, how)
 
 

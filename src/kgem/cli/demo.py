@@ -43,12 +43,13 @@ def demo(
     """Fit the graph of the world's countries that comes with kgem, and ask about facts kept from training."""
     with Progress("starting"):
         from kgem.runs.configure import configure
-        from kgem.runs.fitting import prepare, record_threads
+        from kgem.runs.fitting import prepare
         from kgem.runs.run import Run, check_free, find_origin
+        from kgem.train.machine import settle
 
         check_free(out, force or find_origin(out) == ORIGIN)
         prepared = prepare(GRAPH)
-        config = record_threads(configure(None, SETTINGS))
+        config = settle(prepared.data, configure(None, SETTINGS))
         run = Run.create(out, prepared, config, force=True, origin=ORIGIN)
     with run:
         model = train(run, quiet=quiet)

@@ -73,14 +73,15 @@ def fit(
     data = reading.load(graph, how, quiet=quiet)
     out = Path("runs") / _file_name(data.name) if out is None else out
     with Progress("preparing"):
-        from kgem.runs.fitting import prepare, record_threads
+        from kgem.runs.fitting import prepare
         from kgem.runs.run import Run
+        from kgem.train.machine import settle
 
-        chosen = record_threads(chosen)
         prepared = prepare(data, chosen.seed, valid, test)
         _check_memory(prepared.data, chosen)
         _warn(data, prepared)
         reading.warn_of_columns(data, how)
+        chosen = settle(prepared.data, chosen)
         run = Run.create(out, prepared, chosen, force=force)
     with run:
         if tensorboard:

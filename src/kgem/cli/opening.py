@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
 from kgem.errors import ArtifactError, ConfigError, InputError
+from kgem.report.formatting import describe_missing
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
@@ -27,7 +29,15 @@ def open_model(run: Path, device: str = "cpu") -> Model:
             check_device(device)
         except ConfigError as error:
             raise ConfigError(error.what, where="--device", remedy=error.remedy) from error
-        return load(run, device)
+        model = load(run, device)
+    say_unfinished(model, run)
+    return model
+
+
+def say_unfinished(model: Model, folder: Path) -> None:
+    """Where a model was made of a fit that was stopped: what it lacks, and how to go on."""
+    if model.unfinished:
+        say(f"note: {describe_missing(model)}; to go on with it: kgem resume {plain(folder)}")
 
 
 @contextmanager

@@ -25,6 +25,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60} min"
 
 
+def pace(seconds: float) -> str:
+    """A short time as people say it: 4 ms, 0.3 s, 2.5 s, 3 min 20 s."""
+    if seconds < 0.1:
+        return f"{max(seconds * 1000, 0.1):.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
 class Progress:
     """Shows how far a piece of work is, while in its `with` block.
 

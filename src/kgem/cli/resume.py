@@ -9,7 +9,7 @@ import typer
 
 from kgem.cli.arguments import AsJson, Quiet, Threads
 from kgem.cli.console import plain, say
-from kgem.cli.opening import treat_artifacts_as_input
+from kgem.cli.opening import say_unfinished, treat_artifacts_as_input
 from kgem.cli.progress import Progress
 from kgem.cli.training import emit_result, train
 from kgem.errors import InputError
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.")],
     threads: Threads = None,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="No further epochs: make a model of what is there, marked as unfinished.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped or killed, as if it had not been.
 
-    With as many threads as before, the tables become the same to the last bit.
+    With as many threads as before, the tables become the same to the last bit. After --finish it can still go on.
     """
     with Progress("reading the run"), treat_artifacts_as_input():
         from kgem.runs.run import Run
@@ -39,8 +42,13 @@ def resume(
         else:
             if threads is not None:
                 run.set_threads(threads)
-            _go_on_in_tensorboard(run)
-            finished = train(run, quiet=quiet)
+            if finish:
+                with Progress("making a model of what is there"):
+                    finished = run.finish(early=True)
+                say_unfinished(finished, folder)
+            else:
+                _go_on_in_tensorboard(run)
+                finished = train(run, quiet=quiet)
     emit_result(finished, folder, as_json, quiet)
 
 

@@ -60,12 +60,14 @@ def search(
     from kgem.evaluate.validation import make_validator
     from kgem.runs.configure import configure
     from kgem.runs.fitting import prepare
+    from kgem.train.machine import settle
     from kgem.train.search import RATES, train_in_memory
     from kgem.train.search import search as run_trials
 
-    overrides = {"model.score": model, "model.dim": dim, "seed": seed, "device": device}
+    overrides = {"model.score": model, "model.dim": dim, "seed": seed, "device": device, "run.products": "exact"}
     config = configure(None, overrides | ({} if epochs is None else {"pretrain.epochs": epochs}))
     prepared = prepare(data, seed).data
+    config = settle(prepared, config)
     validate = make_validator(prepared, seed)
     if validate is None:
         raise InputError(f"{prepared.name} is too small to split", remedy="give it validation facts")

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kgem.cli.console import heading, paragraph, table
-from kgem.cli.progress import duration
+from kgem.cli.progress import duration, pace
 from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
+    from kgem.config import Config
     from kgem.data.leakage import Leakage
     from kgem.data.splits import CheckReport, SplitReport
     from kgem.data.stats import FitCost, GraphStats
     from kgem.data.triples import ReadReport
+    from kgem.runs.estimate import Estimate
 
 _PAIRS = 20  # pairs of relations shown
 _BAD_ROWS = 20
@@ -134,11 +136,21 @@ def _cost_lines(cost: FitCost) -> Iterator[Any]:
         f"{cost.dim} dimensions ({cost.width} numbers per symbol): {cost.parameters:,} parameters, "
         f"about {size(cost.peak_bytes)} of memory"
     )
-    each = f" ({cost.seconds_per_epoch:.2g} s each)" if cost.seconds_per_epoch >= 0.01 else ""
-    yield (
-        f"{duration(cost.seconds)} for {cost.epochs} epochs{each}, if this machine does {cost.gflops:g} Gflop/s; "
-        "an estimate from the matrix products alone"
-    )
+
+
+def describe_means(config: Config) -> str:
+    """What a fit computes with."""
+    rounded = ", products rounded to bfloat16" if config.run.products == "bfloat16" else ""
+    return f"{config.device}, {pluralise(config.run.threads or 1, 'thread')}{rounded}"
+
+
+def describe_time(time: Estimate) -> str:
+    """How long a fit will take, in one line."""
+    usual, most = sum(time.usual.values()), sum(time.most.values())
+    told = f"about {pace(time.seconds_per_epoch)} an epoch, about {duration(time.seconds)} in all"
+    if usual == most:
+        return f"{told}, for {pluralise(most, 'epoch')}"
+    return f"{told} for the {usual} epochs that fits usually have; at most {most:,}: {duration(time.most_seconds)}"
 
 
 def split_table(report: SplitReport) -> Any:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kgem.cli.console import emit, emit_json, plain, say, table
-from kgem.cli.progress import duration
-from kgem.cli.tables import size, summary
+from kgem.cli.progress import Progress, duration, pace
+from kgem.cli.tables import describe_means, describe_time, size, summary
 from kgem.cli.watch import Watch, asked_to_stop
 from kgem.errors import KgemError
 from kgem.report.formatting import METRICS, metric_cells, pluralise
@@ -30,15 +30,18 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
     goes_on = goes_on or f"go on: kgem resume {plain(run.folder)}"
     try:
         with asked_to_stop() as stop:
+            run.stop = lambda: stop.asked
             if plan and not quiet:
                 say_plan(run)
             with Watch(run, stop, quiet=quiet) as watch:
+                stop.waits = True
                 for record in run.epochs():
                     watch.show(record)
-                    if stop.asked:
-                        run.save()
-                        break
+                if stop.asked:
+                    run.save_at_stop()
                 else:
+                    run.save_epochs()
+                    stop.waits = False
                     return run.finish()
     except KeyboardInterrupt:
         say(f"stopped without saving; the last checkpoint is there; {goes_on}")
@@ -46,18 +49,17 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
     except KgemError:
         say(f"the run is in {plain(run.folder)}")
         raise
-    say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}; {goes_on}")
+    more = f" and {pluralise(steps, 'step')} of the next" if (steps := run.steps_of_next_epoch) else ""
+    say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}{more}; {goes_on}")
     raise typer.Exit(INTERRUPTED)
 
 
 def say_plan(run: Run) -> None:
     """Graph, model, memory and estimated time, before anything long begins."""
-    import torch
-
     from kgem.data.dataset import SPLITS
     from kgem.data.stats import fit_memory
+    from kgem.runs.estimate import estimate_fit
     from kgem.runs.fitting import needed_memory
-    from kgem.train.budget import epochs_left
     from kgem.train.softmax import say_softmax
 
     data, config = run.prepared.data, run.config
@@ -67,7 +69,7 @@ def say_plan(run: Run) -> None:
     say(sizes if split is None else f"{sizes}; split at random with seed {split['seed']}")
     phases = run.fit.phases
     tables = phases.pretraining.embeddings.tables()
-    parameters, threads = sum(t.numel() for t in tables), config.run.threads or torch.get_num_threads()
+    parameters = sum(t.numel() for t in tables)
     kept = config.distil.kept_bytes(phases.objective.n_items, data.n_entities)
     need = fit_memory(sum(t.numel() * t.element_size() for t in tables), kept)
     if phases.softmax.is_sampled:
@@ -75,21 +77,17 @@ def say_plan(run: Run) -> None:
     say(say_softmax(config, data, tables[0].shape[1]))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "
-        f"about {size(need)} of memory; {config.device}, {pluralise(threads, 'thread')}"
+        f"about {size(need)} of memory; {describe_means(config)}"
     )
-    done = dict(phases.epochs_spent)
-    left = epochs_left(config, phases.phase, done) if phases.phase in done else 0
-    each = run.fit.seconds_per_epoch()
     if run.records:
         say(f"goes on after {pluralise(len(run.records), 'epoch')}, in phase {phases.phase}")
+    with Progress("measuring some steps"):
+        time = estimate_fit(run.fit, run.prepared)
     if config.run.time_budget is not None:
-        say(f"about {each:.2g} s an epoch; lengths are chosen to fit into {duration(config.run.time_budget)}")
-    else:
-        less = ", usually less, because phases end when validation no longer gains"
-        say(
-            f"about {each:.2g} s an epoch and at most {left:,} epochs: {duration(1.3 * each * left)}"
-            f"{less if run.prepared.warm is None else ''}"  # an update has its length
-        )
+        budget = duration(config.run.time_budget)
+        say(f"about {pace(time.seconds_per_epoch)} an epoch; lengths are chosen to fit into {budget}")
+    elif time.most:
+        say(describe_time(time))
     say(f"run folder: {plain(run.folder)}")
     if run.is_in_tensorboard:
         say(f"to watch it: tensorboard --logdir {plain(run.folder)}")
@@ -115,6 +113,7 @@ def emit_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
                 "metrics": _collect_overall(model),
                 "epochs": model.provenance["epochs"],
                 "seconds": model.provenance["seconds"],
+                "unfinished": list(model.unfinished),
                 **_update_document(model),
             }
         )

@@ -65,13 +65,13 @@ def update(
     model = open_model(folder)
     delta = _read(facts, remove, how, quiet)
     with Progress("preparing"):
-        from kgem.runs.fitting import record_threads
         from kgem.runs.run import Run
         from kgem.runs.update import new_folder, plan_update
+        from kgem.train.machine import settle
 
         target = new_folder(folder) if out is None else out
         planned = plan_update(model, delta, changed, folder)
-        config = record_threads(planned.config)
+        config = settle(planned.prepared.data, planned.config)
     for line in _describe(planned.changes, delta, quiet):
         say(line)
     with Run.create(target, planned.prepared, config, force=force, origin=ORIGIN) as run:

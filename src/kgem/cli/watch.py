@@ -11,14 +11,14 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kgem.cli.console import can_draw, plain, say
-from kgem.cli.progress import BETWEEN_LINES, duration
+from kgem.cli.progress import BETWEEN_LINES, duration, pace
+from kgem.report.formatting import PHASE_NAMES as NAMES
 from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
     from kgem.runs.run import Run
 
-NAMES = {"pretrain": "pre-training", "em": "variational EM", "retrain": "re-training", "distil": "distillation"}
-STOPPING = "stopping after this epoch, to save it; once more to stop at once"
+STOPPING = "stopping, to save what is there; once more to stop without"
 NARROW = 72  # columns of a terminal that leave no room for bars
 _SPEED = 0.3  # weight of the newest epoch in the speed that is shown
 
@@ -167,15 +167,16 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
         self.shown = False  # whether somebody else shows that it was
+        self.waits = False  # whether there is something to save first; otherwise the first wish is a KeyboardInterrupt
 
 
 @contextmanager
 def asked_to_stop() -> Iterator[Stop]:
-    """Ctrl-C or SIGTERM inside asks for a stop after the epoch; a second one is a KeyboardInterrupt."""
+    """Ctrl-C or SIGTERM inside asks for a stop; a second one, or one where nothing waits, is a KeyboardInterrupt."""
     stop = Stop()
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if stop.asked:
+        if stop.asked or not stop.waits:
             raise KeyboardInterrupt
         stop.asked = True
         if not stop.shown:
@@ -191,4 +192,4 @@ def asked_to_stop() -> Iterator[Stop]:
 
 
 def _speed(seconds: float) -> str:
-    return f"{seconds:.2g} s each" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms each"
+    return f"{pace(seconds)} each"

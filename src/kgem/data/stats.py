@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,6 @@ CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 MANY = 1.5  # average tails per head (heads per tail) from which a side counts as N (Bordes et al. 2013)
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 _FLOAT_BYTES = 4
-GFLOPS_PER_CORE = 75.0  # assumed: FB15k-237 at K = 100 took 16.7 s an epoch on 2 cores
 _SETS = 50  # of tables: what all phases hold, and a checkpoint's copies of most of it
 _BASE_BYTES = 400_000_000  # torch itself, and the block of scores
 
@@ -46,16 +44,12 @@ class RelationStats:
 
 @dataclass(frozen=True)
 class FitCost:
-    """An estimate of what a fit costs, from the products that dominate it."""
+    """What a fit costs, but for its time."""
 
     dim: int  # K
     width: int  # K': real numbers per embedding
     parameters: int  # of one set of tables
-    flops_per_epoch: int
-    gflops: float  # assumed speed
-    seconds_per_epoch: float
-    epochs: int  # assumed, over all phases
-    seconds: float
+    flops_per_epoch: int  # of the products that dominate it
     table_bytes: int
     peak_bytes: int  # about, over all phases
 
@@ -78,8 +72,8 @@ class GraphStats:
     cost: FitCost
 
 
-def graph_stats(dataset: Dataset, *, dim: int = 100, gflops: float | None = None, epochs: int = 150) -> GraphStats:
-    """Everything `kgem data stats` shows; the last three settings are for the cost estimate."""
+def graph_stats(dataset: Dataset, *, dim: int = 100) -> GraphStats:
+    """Everything `kgem data stats` shows but the time of a fit; `dim` is for its cost."""
     rows = _per_relation(dataset)
     index = dataset.query_index
     return GraphStats(
@@ -100,31 +94,20 @@ def graph_stats(dataset: Dataset, *, dim: int = 100, gflops: float | None = None
             for name in CATEGORIES
         },
         per_relation=rows,
-        cost=fit_cost(dataset, dim=dim, gflops=gflops, epochs=epochs),
+        cost=fit_cost(dataset, dim=dim),
     )
 
 
-def fit_cost(
-    dataset: Dataset, *, dim: int = 100, complex_space: bool = True, gflops: float | None = None, epochs: int = 150
-) -> FitCost:
-    """Time: three products of 2 Q N_e K' operations an epoch, at `gflops`. Memory: see `fit_memory`.
-
-    Without `gflops`, every core of this machine is taken to do GFLOPS_PER_CORE.
-    """
-    gflops = gflops or GFLOPS_PER_CORE * (os.cpu_count() or 1)
+def fit_cost(dataset: Dataset, *, dim: int = 100, complex_space: bool = True) -> FitCost:
+    """Three products of 2 Q N_e K' operations an epoch. Memory: see `fit_memory`."""
     width = dim * (2 if complex_space else 1)
     parameters = (dataset.n_entities + 2 * dataset.n_relations) * width
     flops = 3 * 2 * len(dataset.query_index) * dataset.n_entities * width
-    seconds = flops / (gflops * 1e9)
     return FitCost(
         dim=dim,
         width=width,
         parameters=parameters,
         flops_per_epoch=flops,
-        gflops=gflops,
-        seconds_per_epoch=seconds,
-        epochs=epochs,
-        seconds=seconds * epochs,
         table_bytes=parameters * _FLOAT_BYTES,
         peak_bytes=fit_memory(
             parameters * _FLOAT_BYTES, DistilConfig().kept_bytes(len(dataset.query_index), dataset.n_entities)

@@ -12,6 +12,7 @@ A score that is not a number is the lowest: a target that has one ranks last und
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,10 +59,12 @@ def rank(
     *,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Ranks:
     """Rank each fact's tail among all entities, leaving out the known tails (None: raw ranks).
 
-    `facts` (n, 3) hold reciprocal ids for head queries; on_progress hears (queries done, of all).
+    `facts` (n, 3) hold reciprocal ids for head queries; on_progress hears (queries done, of all). Asked to `stop` it
+    ends at once: whoever asks does not want the ranks.
     """
     facts = np.asarray(facts).reshape(-1, 3)
     above = np.zeros((2, len(facts)), dtype=np.int64)  # strictly higher, at least as high
@@ -69,6 +72,8 @@ def rank(
     row_bytes = blocks.entities * blocks.scorer.like.element_size()
     scratch = tuple(blocks.new_buffer(queries=max(2, COMPARED_BYTES // row_bytes)) for _ in range(2))
     for block in blocks:
+        if stop is not None and stop():
+            break
         above[:, block.places] = _count_above(block, Targets(block, facts, known), scratch)
     return Ranks(facts, optimistic=above[0] + 1, pessimistic=above[1] + 1)
 

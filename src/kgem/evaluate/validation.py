@@ -11,21 +11,29 @@ from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import Scorer, rank
 from kgem.model.embeddings import Embeddings
 
-__all__ = ["filtered_mrr", "make_validator", "pick_facts"]
+__all__ = ["filtered_mrr", "make_validator", "pick_facts", "validation_facts"]
 
 VALIDATION_QUERIES = 20_000  # of a huge validation split, as many are ranked after each epoch
 FEWEST_QUERIES, SCORES = 2_000, 10**9  # of a graph with many entities, as many as have so many scores together
 
 
 def make_validator(
-    data: Dataset, seed: int = 0, most: int | None = None
+    data: Dataset, seed: int = 0, most: int | None = None, stop: Callable[[], bool] | None = None
 ) -> Callable[[Scorer | Embeddings], float] | None:
-    """A function to the filtered MRR on validation, on `most` questions; None without validation facts."""
+    """A function to the filtered MRR on validation, on `most` questions; None without validation facts.
+
+    After a `stop` it means nothing.
+    """
     if not len(data.valid):
         return None
+    facts = validation_facts(data, seed, most)
+    return lambda model: filtered_mrr(model, facts, data, stop)
+
+
+def validation_facts(data: Dataset, seed: int = 0, most: int | None = None) -> IntArray:
+    """Those that are ranked after each epoch, with reciprocal ids: (n, 3); fewer where there are many entities."""
     most = most or min(VALIDATION_QUERIES, max(FEWEST_QUERIES, SCORES // data.n_entities))
-    facts = pick_facts(data.reciprocal(data.valid), most, seed)
-    return lambda model: filtered_mrr(model, facts, data)
+    return pick_facts(data.reciprocal(data.valid), most, seed)
 
 
 def pick_facts(facts: IntArray, most: int, seed: int) -> IntArray:
@@ -35,6 +43,8 @@ def pick_facts(facts: IntArray, most: int, seed: int) -> IntArray:
     return facts[np.sort(np.random.default_rng(seed).choice(len(facts), most, replace=False))]
 
 
-def filtered_mrr(scorer: Scorer | Embeddings, facts: IntArray, data: Dataset) -> float:
+def filtered_mrr(
+    scorer: Scorer | Embeddings, facts: IntArray, data: Dataset, stop: Callable[[], bool] | None = None
+) -> float:
     """The paper's, pessimistic about ties, of facts with reciprocal ids."""
-    return summarise(rank(scorer, facts, data.filter_index).of("pessimistic")).mrr
+    return summarise(rank(scorer, facts, data.filter_index, stop=stop).of("pessimistic")).mrr

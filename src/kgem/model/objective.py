@@ -11,7 +11,7 @@ once per step for all rows, so that symbols that training never shows shrink to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -146,9 +146,11 @@ class SoftmaxObjective(Objective):
         self.n_items = len(self._pieces)
         self.n_facts = len(index.tails)
 
-    def taught_by(self, teacher: Teacher, memory: int = KEPT_BYTES) -> SoftmaxObjective:
+    def taught_by(
+        self, teacher: Teacher, memory: int = KEPT_BYTES, stop: Callable[[], bool] | None = None
+    ) -> SoftmaxObjective:
         """The same objective with a part of the observed tails replaced by what a teacher says; shares its memory."""
-        teacher.keep(self._pieces.heads, self._pieces.relations, memory)
+        teacher.keep(self._pieces.heads, self._pieces.relations, memory, stop)
         taught = copy(self)
         taught._teacher = teacher
         return taught

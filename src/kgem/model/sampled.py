@@ -13,7 +13,7 @@ candidate only: once per step on average, as in the exact objective. Rows withou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import overload
@@ -88,7 +88,7 @@ class SampledObjective(Objective):
         entities, relations = (torch.nonzero(n == 0).squeeze(1) for n in self.occurrences)
         return entities, relations
 
-    def taught_by(self, teacher: Teacher, memory: int = 0) -> SampledObjective:
+    def taught_by(self, teacher: Teacher, memory: int = 0, stop: Callable[[], bool] | None = None) -> SampledObjective:
         """The same objective with a part of the observed tails replaced by what a teacher says of the same candidates.
 
         Nothing is kept: the teacher's tables are read where the step reads its own.

@@ -12,7 +12,7 @@ its questions, with more weight: the others learn from their facts alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 from kgem.errors import ConfigError
 from kgem.model.embeddings import Embeddings
 
-__all__ = ["KEPT_BYTES", "KeptTargets", "SoftTargets", "Teacher"]
+__all__ = ["KEPT_BYTES", "KeptTargets", "SoftTargets", "Teacher", "multiplies_bfloat16"]
 
 KEPT_BYTES = 4 * 2**30  # of targets that are kept
 SHARE = 0.5  # of a step's questions that are taught where targets are not kept: a step then costs a third more
@@ -70,12 +70,16 @@ class Teacher:
         self._share = share
         first = self.models[0]
         self.n_entities, self._like = first.n_entities, first.entities
-        rounded = first.score.bilinear and self._like.dtype == torch.float32 and _multiplies_bfloat16()
+        rounded = first.score.bilinear and self._like.dtype == torch.float32 and multiplies_bfloat16()
         self._dtype = torch.bfloat16 if rounded else self._like.dtype
         self._tables: dict[bool, Tensor] = {}  # by side, those of all models side by side: (n_entities, width)
 
-    def keep(self, heads: Tensor, relations: Tensor, memory: int = KEPT_BYTES) -> None:
+    def keep(
+        self, heads: Tensor, relations: Tensor, memory: int = KEPT_BYTES, stop: Callable[[], bool] | None = None
+    ) -> None:
         """Mutates: make the targets of all these questions now, (Q,) each, if they fit into so many bytes.
+
+        Asked to `stop` in between it ends without them.
 
         In a fixed order: rounding depends on how questions stand together, and a fit that goes on must find the same.
         """
@@ -84,6 +88,8 @@ class Teacher:
         kept = KeptTargets.empty(len(heads), self.n_entities, self._like)
         for reverse, rows in self.models[0].sides(relations):
             for part in torch.split(rows, MADE):
+                if stop is not None and stop():
+                    return
                 kept.write(part, self.probabilities(heads[part], relations[part], reverse).to(self._like.dtype))
         self.kept = kept
 
@@ -143,6 +149,6 @@ class SoftTargets:
         return self.teacher.kept.read(self.items[part])
 
 
-def _multiplies_bfloat16() -> bool:
+def multiplies_bfloat16() -> bool:
     """Whether the processor has instructions for it."""
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -87,7 +87,8 @@ def render_report(
     footer = (
         f"Made by kgem {esc(kgem)}. This page loads nothing and runs no scripts: it can be kept, mailed and printed."
     )
-    headline = sections.render_verdict(evaluation, baseline.mrr, proposals, split)
+    headline = sections.render_unfinished(model)
+    headline += sections.render_verdict(evaluation, baseline.mrr, proposals, split)
     headline += sections.render_headline(model, evaluation, calibration, baseline.mrr, split)
     return assemble_page(model.data.name, lead, headline, parts, footer)
 

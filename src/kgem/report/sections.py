@@ -19,7 +19,7 @@ from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report import figures
 from kgem.report.examples import Example
 from kgem.report.figures.drawing import rough_duration
-from kgem.report.formatting import METRICS, answer_ranges, metric_cells, percent, pluralise
+from kgem.report.formatting import METRICS, answer_ranges, describe_missing, metric_cells, percent, pluralise
 from kgem.report.history import RunHistory
 from kgem.report.html import bar, breakable, card, details, esc, note, pair, picture, preformatted, table, tag, tiles
 from kgem.settings import to_toml
@@ -52,6 +52,14 @@ def render_verdict(evaluation: Evaluation, baseline: float, proposals: Sequence[
             "among the facts hidden from training."
         )
     return f'<p class="verdict-line">{" ".join(parts)}</p>'
+
+
+def render_unfinished(model: Model) -> str:
+    """Of a fit that was ended early: that it was."""
+    if not model.unfinished:
+        return ""
+    missing = describe_missing(model)
+    return f'<p class="verdict-line"><b>Unfinished.</b> {esc(missing[0].upper() + missing[1:])}.</p>'
 
 
 def render_proposals(model: Model, proposals: Sequence[ScoredFact], mode: str) -> str:

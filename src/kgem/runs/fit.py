@@ -12,10 +12,11 @@ from kgem.answer.model import Model
 from kgem.config import Config
 from kgem.errors import ConfigError
 from kgem.runs.configure import configure
-from kgem.runs.fitting import fit_in_memory, prepare, record_threads
+from kgem.runs.fitting import fit_in_memory, prepare
 from kgem.runs.run import Run, check_free
 from kgem.runs.watching import Progress, watch_epochs
 from kgem.settings import parse_duration
+from kgem.train.machine import settle
 from kgem.train.point_estimate import EpochRecord
 
 __all__ = ["fit"]
@@ -55,7 +56,7 @@ def fit(
     budget = parse_duration(time_budget) if isinstance(time_budget, str) else time_budget
     named = {"model.score": model, "model.dim": dim, "seed": seed, "run.threads": threads, "run.time_budget": budget}
     given = {name: value for name, value in named.items() if value is not None} | settings
-    chosen = record_threads(configure(config, given, arguments=ARGUMENTS))
+    chosen = configure(config, given, arguments=ARGUMENTS)
     if out is None:
         prepared = prepare(data, chosen.seed, valid, test)
         with watch_epochs(progress, chosen) as heard:
@@ -65,6 +66,7 @@ def fit(
     folder = Path(out).expanduser()
     check_free(folder, force)
     prepared = prepare(data, chosen.seed, valid, test)
+    chosen = settle(prepared.data, chosen)
     with Run.create(folder, prepared, chosen, force=force) as run, watch_epochs(progress, chosen) as heard:
         for epoch in run.epochs():
             if heard is not None:

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from kgem.answer.judge import Judge
 from kgem.answer.model import Model, affordable_samples
 from kgem.answer.proposals import Decided, learn_ranker
@@ -21,13 +19,15 @@ from kgem.evaluate.validation import make_validator
 from kgem.model.scores import get_score
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.tensorboard import TensorBoard
-from kgem.train.driver import Fit, use_threads
+from kgem.train.driver import Fit
+from kgem.train.machine import settle, use_threads
 from kgem.train.memory import Memory, sampled_memory
 from kgem.train.phases import FitResult
 from kgem.train.point_estimate import EpochRecord
+from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
 
-__all__ = ["OnEpoch", "Prepared", "finish", "fit_in_memory", "prepare", "record_threads", "start_fit"]
+__all__ = ["OnEpoch", "Prepared", "finish", "fit_in_memory", "needed_memory", "prepare", "start_fit"]
 
 OnEpoch = Callable[[str, EpochRecord], None]  # hears the phase and what its epoch amounted to
 
@@ -46,7 +46,7 @@ def fit_in_memory(
     prepared: Prepared, config: Config, progress: OnEpoch | None = None, tensorboard: str | Path | None = None
 ) -> Model:
     """A fit from its start to a model, with nothing on disk."""
-    fit = start_fit(prepared, record_threads(config))
+    fit = start_fit(prepared, settle(prepared.data, config))
     with ExitStack() as stack:
         board = None if tensorboard is None else stack.enter_context(closing(TensorBoard(tensorboard)))
         for phase, record in fit.epochs():
@@ -57,11 +57,11 @@ def fit_in_memory(
     return finish(fit.phases.result(), prepared, fit.phases.config, fit.seconds)
 
 
-def start_fit(prepared: Prepared, config: Config, spent: float = 0.0) -> Fit:
+def start_fit(prepared: Prepared, config: Config, spent: float = 0.0, stop: Asked = never) -> Fit:
     """A fit of this graph at its start, validated on the facts that it has for that."""
-    validate = make_validator(prepared.data, config.seed, config.train.validation)
+    validate = make_validator(prepared.data, config.seed, config.train.validation, stop)
     validate_blend = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
-    return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent)
+    return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent, stop)
 
 
 def needed_memory(data: Dataset, config: Config) -> Memory:
@@ -70,12 +70,6 @@ def needed_memory(data: Dataset, config: Config) -> Memory:
     rows = data.n_relations * (2 if config.model.reciprocal else 1)
     widths = score.entity_width(dim), score.relation_width(dim)
     return sampled_memory(config, data.n_entities, len(data.train), widths, rows)
-
-
-def record_threads(config: Config, threads: int | None = None) -> Config:
-    """The settings with the number of threads in them, so that a fit can be repeated to the bit."""
-    wanted = threads or config.run.threads or torch.get_num_threads()
-    return config.model_copy(update={"run": config.run.model_copy(update={"threads": wanted})})
 
 
 def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> Prepared:
@@ -91,7 +85,7 @@ def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> 
 
 
 def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float) -> Model:
-    """The model of a fit that is done: its mode chosen on validation, its temperatures fitted, its ranks measured."""
+    """The model of a fit that is done, or was ended: mode chosen on validation, temperatures fitted, ranks measured."""
     update = dict(prepared.update or {})
     past = update.pop("proposals", {})  # decisions of people about those of earlier models
     model = Model(
@@ -110,6 +104,7 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
             "epochs": dict(result.epochs),
             "events": list(result.events),
             "seconds": seconds,
+            **({"unfinished": list(result.missing)} if result.missing else {}),
             **({} if prepared.update is None else {"update": update}),
         },
     )

@@ -33,12 +33,14 @@ from kgem.files.atomic import clear_leftovers, remove_folder, write_file
 from kgem.files.checkpoints import Checkpoints
 from kgem.files.locks import lock_run
 from kgem.files.store import Store, is_store, read_kind, read_store, write_store
-from kgem.runs.fitting import Prepared, finish, record_threads, start_fit
+from kgem.runs.fitting import Prepared, finish, start_fit
 from kgem.runs.tensorboard import TensorBoard, numbers_of
 from kgem.settings import differences, read_toml, to_toml
 from kgem.train.driver import Fit
+from kgem.train.machine import record_threads
 from kgem.train.phases import PHASES
 from kgem.train.point_estimate import strip_prefix
+from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
 
 __all__ = ["Run", "check_free", "clear_run", "find_origin", "is_run", "read_log"]
@@ -48,6 +50,7 @@ CONFIG, GRAPH, LOG_FILE, CHECKPOINTS = "config.toml", "graph", "log.jsonl", "che
 MODEL, REPORT, BOARD = "model", "report.html", "tensorboard"
 WARM = "warm/"  # before the names of the tables that a run goes on from
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
+SLOW_SAVING = 1.0  # seconds of a checkpoint from which a stop does with that of the last epoch, if there is one
 LENGTHS = {  # what a time budget chooses
     *(f"{phase}.epochs" for phase in PHASES),
     *(f"{race}.{name}" for race in ("pretrain", "retrain") for name in ("trial_epochs", "final_epochs", "candidates")),
@@ -75,6 +78,7 @@ class Run:
         self._saved_step = len(self.records)
         self._log_is_whole = False
         self._board: TensorBoard | None = None
+        self.stop: Asked = never  # looked at between steps; to be set before `fit` is asked for
 
     @classmethod
     def create(
@@ -153,7 +157,8 @@ class Run:
         if not is_store(self.folder / MODEL):
             return None
         try:
-            return load(self.folder / MODEL, self.config.device)
+            model = load(self.folder / MODEL, self.config.device)
+            return None if model.unfinished else model
         except Damaged as error:
             LOG.warning("%s: %s; it is made again from the newest checkpoint", error.where, error.what)
             return None
@@ -162,7 +167,7 @@ class Run:
     def fit(self) -> Fit:
         """The fit, as far as it had come."""
         spent = float(self._saved.documents["run"]["seconds"]) if self._saved else 0.0
-        fit = start_fit(self.prepared, self.config, spent)
+        fit = start_fit(self.prepared, self.config, spent, self.stop)
         if self._saved:
             try:
                 fit.phases.restore(self._saved.tensors, self._saved.documents["fit"])
@@ -176,7 +181,8 @@ class Run:
     def epochs(self) -> Iterator[dict[str, Any]]:
         """Mutates: epoch after epoch to the end of the fit, each a record of the log; checkpoints when they are due.
 
-        Whoever stops in between calls `save`. A checkpoint that cannot be written when it is due is a warning.
+        Whoever stops in between calls `save`; when `stop` is asked for they end within a step. A checkpoint that cannot
+        be written when it is due is a warning.
         """
         fit = self.fit
         self._write_log()
@@ -191,17 +197,36 @@ class Run:
             if lengths_chosen or self._due():
                 self._try_to_save()
 
-    def finish(self) -> Model:
-        """Mutates: the model of a fit whose epochs have all been, written into the folder."""
+    def save_at_stop(self) -> None:
+        """Mutates: a checkpoint of the fit as it stands; if that is slow, the last epoch's will do if it is there."""
+        if self._saved_step < len(self.records) or self._saving <= SLOW_SAVING:
+            self.save()
+
+    def save_epochs(self) -> None:
+        """Mutates: a checkpoint if there is none of the last epoch; one that cannot be written is a warning."""
         if len(self.records) > self._saved_step:
-            self._try_to_save()  # what is left takes a while on a large graph, too
+            self._try_to_save()
+
+    @property
+    def steps_of_next_epoch(self) -> int:
+        """How far the run has come beyond the last epoch of its log."""
+        return self.fit.phases.steps_of_next_epoch
+
+    def finish(self, *, early: bool = False) -> Model:
+        """Mutates: the model of a fit whose epochs have all been, written to the folder; `early`: of what is there."""
+        self.save_epochs()  # what is left takes a while on a large graph, too
         fit = self.fit
+        if early and not self.records:
+            what, remedy = "there is nothing to make a model of: no epoch has ended", f"kgem resume {self.folder}"
+            raise InputError(what, where=str(self.folder), remedy=remedy)
+        if early and fit.phases.missing:
+            fit.phases.end_here()
         result, config, seconds = fit.phases.result(), fit.phases.config, fit.seconds
         del fit, self.fit
         gc.collect()  # the states of all phases, many times the size of the model
         model = finish(result, self.prepared, config, seconds)
         model.save(self.folder / MODEL, force=True)
-        for step in self._checkpoints.steps()[:-1]:
+        for step in [] if model.unfinished else self._checkpoints.steps()[:-1]:
             self._checkpoints.remove(step)
         return model
 

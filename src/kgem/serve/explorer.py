@@ -32,6 +32,7 @@ from kgem.evaluate.blocks import OnProgress
 from kgem.evaluate.metrics import Evaluation
 from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
+from kgem.report.formatting import describe_missing
 from kgem.report.history import find_run
 from kgem.runs.review import UNDO, Review
 from kgem.runs.run import read_log
@@ -93,6 +94,7 @@ class Explorer:
             "mode": model.mode,
             "modes": list(MODES),
             "mode_meanings": MODES,
+            "unfinished": describe_missing(model) if model.unfinished else None,
             "graph": {
                 "entities": data.n_entities,
                 "relations": data.n_relations,

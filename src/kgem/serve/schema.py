@@ -142,6 +142,7 @@ class AboutReply(BaseModel):
     mode: str
     modes: list[str]
     mode_meanings: dict[str, str]
+    unfinished: str | None  # of a fit that was ended early: what it lacks
     graph: _Graph
     examples: list[_Question]
     metrics: dict[Literal["valid", "test"], Metrics | None]

@@ -7,6 +7,8 @@ such moves have a closed form: m - x shrinks by A(s1) / A(s0), with A(s) = 1 / s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,7 @@ from kgem.model.rows import ALL, Touched
 
 __all__ = ["Averaging"]
 
+TABLES = ("entities", "relations")
 BLOCK = 2**22  # numbers at a time where all rows are brought up to date
 
 
@@ -24,18 +27,36 @@ class Averaging:
     The iterates of a constant rate hover around the optimum; their average is closer to it than any of them.
     """
 
-    def __init__(self, tables: Embeddings, averages: Embeddings, steps: int, window: float) -> None:
-        """`steps` have been so far, and the averages have all of them."""
+    def __init__(
+        self,
+        tables: Embeddings,
+        averages: Embeddings,
+        steps: int,
+        window: float,
+        pending: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """`steps` have been so far, and the averages have all of them but for what `pause` left."""
         self._pairs = tuple(zip(tables.tables(), averages.tables(), strict=True))
         self._window = max(window, 1.0)
         self._now = steps
-        self._last: list[Tensor | None] = [None, None]  # the step up to which each row is averaged; None: all the same
+        # The step up to which each row is averaged; None: all the same.
+        self._last = [(pending or {}).get(name) for name in TABLES]
         self._all_last = steps
 
     def before_step(self, touched: Touched = ALL) -> None:
         """Mutates the averages of these rows: every step so far is in them; to be called before the rows change."""
         self._catch_up(touched)
         self._now += 1
+
+    def pause(self) -> dict[str, Tensor]:
+        """Mutates averages whose rows all go together: every step is in them. Of others, up to which step each row is.
+
+        An epoch that goes on from there ends in the same bits as one that was never left.
+        """
+        for place, (table, average) in enumerate(self._pairs):
+            if self._last[place] is None:
+                self._catch_up_all(place, table, average)
+        return {name: last for name, last in zip(TABLES, self._last, strict=True) if last is not None}
 
     def finish(self) -> None:
         """Mutates: every step is in the averages of all rows."""

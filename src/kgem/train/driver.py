@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from statistics import median
 
 import torch
 
 from kgem.config import Config
 from kgem.data.dataset import Dataset
-from kgem.model.prior import Strengths
 from kgem.train.budget import within_budget
+from kgem.train.machine import Probe, choose_threads, record_threads, use_threads
 from kgem.train.phases import PHASES, ThreePhases, ValidateBlend
-from kgem.train.point_estimate import EpochRecord, Validate, default_batch_size
+from kgem.train.point_estimate import EpochRecord, Validate
+from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
 
-__all__ = ["Fit", "use_threads"]
+__all__ = ["Fit"]
+
+SLOWER = 2.0  # times what epochs of the phase took: from there on the number of threads is measured again
+SEEN = 3  # epochs of a phase before its pace is known
+
+LOG = logging.getLogger(__name__)
 
 
 class Fit:
@@ -35,10 +42,12 @@ class Fit:
         validate_blend: ValidateBlend | None = None,
         warm: WarmStart | None = None,
         spent: float = 0.0,
+        stop: Asked = never,
     ) -> None:
-        """`spent` is what it has taken in other processes, in seconds."""
+        """`spent` is what it has taken in other processes, in seconds. Asked to `stop`, epochs end within a step."""
         self._spent, self._begun = spent, time.perf_counter()
-        self.phases = ThreePhases(data, config, validate, warm, validate_blend)
+        self._pace: tuple[str, list[float]] = ("", [])  # seconds of the epochs of a phase
+        self.phases = ThreePhases(data, config, validate, warm, validate_blend, stop)
 
     @property
     def seconds(self) -> float:
@@ -53,6 +62,7 @@ class Fit:
                 going_on = False
                 for phase, record in self.phases.epochs(last):
                     going_on = self._fit_lengths(phase, record)
+                    self._look_at_pace(phase, record)
                     yield phase, record
                     if going_on:
                         break  # and go on from the same state with the lengths that are there now
@@ -64,32 +74,29 @@ class Fit:
             self.phases.config = within_budget(config, phase, record.seconds, budget - self.seconds)
         return self.phases.config is not config
 
-    def seconds_per_epoch(self, steps: int = 3) -> float:
-        """An estimate from a few steps whose results are thrown away."""
-        phases, config = self.phases, self.phases.config.pretrain
-        size = config.batch_size or default_batch_size(phases.objective.n_items)
-        batches = phases.objective.batches(size, torch.Generator().manual_seed(0))
-        every, strengths = phases.pretraining.embeddings, phases.rule_strengths()
+    def _look_at_pace(self, phase: str, record: EpochRecord) -> None:
+        """Mutates settings and torch's threads where two epochs were much slower than those before: a busy machine."""
+        name, seconds = self._pace
+        seconds = [*seconds, record.seconds] if name == phase else [record.seconds]
+        self._pace = phase, seconds
+        run, before = self.phases.config.run, median(seconds[:-2] or [math.inf])
+        if not run.remeasure or not run.threads or run.threads == 1 or len(seconds) < SEEN + 2:
+            return
+        if min(seconds[-2:]) <= SLOWER * before:
+            return
+        slower = min(seconds[-2:]) / before
+        self._pace = phase, []
+        threads = choose_threads(self._probe(), run.threads)
+        LOG.warning(
+            "epochs became %.1f times slower; best is now: threads = %d (%d so far)", slower, threads, run.threads
+        )
+        if threads != run.threads:
+            self.phases.config = record_threads(self.phases.config, threads)
+            event = {"event": "threads", "phase": phase, "epoch": record.epoch, "threads": threads}
+            self.phases.events.append(event)
+            torch.set_num_threads(threads)
 
-        def compute(batch: Any) -> None:
-            touched = phases.objective.touched(batch)
-            tables = every.with_tables(*touched.of(every.tables()))
-            phases.objective(tables, Strengths(*touched.of(strengths)), batch)
-
-        with use_threads(self.phases.config.run.threads):
-            compute(batches[0])  # the first is slower
-            begun = time.perf_counter()
-            for batch in batches[:steps]:
-                compute(batch)
-            return (time.perf_counter() - begun) / len(batches[:steps]) * len(batches)
-
-
-@contextmanager
-def use_threads(wanted: int | None) -> Iterator[None]:
-    """Inside, torch has so many threads, or as many as it had."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(wanted or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    def _probe(self) -> Probe:
+        phases = self.phases
+        tables, size = phases.pretraining.embeddings, phases.config.pretrain.batch_size
+        return Probe(phases.objective, tables, phases.rule_strengths(), size)

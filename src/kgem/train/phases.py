@@ -43,6 +43,7 @@ from kgem.model.teacher import Teacher
 from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
 from kgem.train.race import Race, add_prefix
 from kgem.train.softmax import Softmax, sampled_settings, unseen_are_prior
+from kgem.train.stopping import Asked, never
 from kgem.train.variational_em import EMState, variational_em
 from kgem.train.warm_start import WarmStart, measure_em, measure_point
 
@@ -74,6 +75,7 @@ class FitResult:
     epochs: dict[str, int]  # spent in each phase, trials and restarts included
     events: tuple[dict[str, Any], ...]  # what the settings do not tell: restarts, where it fell back, where it began
     shared: float  # the multiple of the shared strength that pre-training settled on
+    missing: tuple[str, ...] = ()  # phases that had not come to their end
 
 
 class ThreePhases:
@@ -86,8 +88,13 @@ class ThreePhases:
         validate: Validate | None = None,
         warm: WarmStart | None = None,
         validate_blend: ValidateBlend | None = None,
+        stop: Asked = never,
     ) -> None:
-        """`validate_blend` judges two models that answer together: re-training may be for such a pair."""
+        """`validate_blend` judges two models that answer together: re-training may be for such a pair.
+
+        Asked to `stop`, epochs end within a step; so must `validate`, whose figure is then not used.
+        """
+        self._stop = stop
         self._warm = warm
         self.phase = "pretrain"
         self._validate = validate
@@ -170,7 +177,8 @@ class ThreePhases:
     def epochs(self, last: str = PHASES[-1]) -> Iterator[tuple[str, EpochRecord]]:
         """Mutates: epoch after epoch, each with its phase, from wherever the fit stands to the end of the last phase.
 
-        Whoever drives it may stop after any epoch, and go on with another call.
+        Whoever drives it may stop after any epoch, and go on with another call. When `stop` is asked for they end in
+        the middle of one, and the state is where it then stands.
         """
         phases = {
             "pretrain": self._pretrain,
@@ -185,8 +193,33 @@ class ThreePhases:
                 self.epochs_spent[phase] = self.epochs_spent.get(phase, 0) + 1
                 yield phase, record
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The phases that have not come to their end."""
+        coming = () if self.phase == "done" else PHASES[PHASES.index(self.phase) :]
+        return tuple(phase for phase in coming if phase != "distil" or self.config.distil.epochs)
+
+    def end_here(self) -> None:
+        """Mutates: what is there stands for what has not been; not to go on from.
+
+        A race is won by whoever is ahead. Without an epoch of EM, q and strengths are those that EM starts with.
+        Without re-training the pre-trained tables stay, and in an update those of the earlier fit.
+        """
+        self.pretraining_race.end_here()
+        if self.em is None or not self.em.epoch or self.em.collapse.done:
+            self.em = self._start_em(measured=False)
+        if self.race is not None and (self.race.kept or self.race.state.epoch):
+            self.race.end_here()
+            if self.phase == "retrain":
+                self._fall_back(self.race.state)
+        elif self._warm is not None:
+            self.race = Race(self._start_retraining(measured=False), self.config.retrain.candidates[:1])
+        else:
+            start = PointState.start(self.pretraining.best.clone(), self.config.retrain, self._generator("retrain"))
+            self.race = Race(start, [PRETRAINED])
+
     def result(self) -> FitResult:
-        """Tables, posterior and strengths of a fit that is done."""
+        """Tables, posterior and strengths of a fit that is done, or was ended."""
         assert self.em is not None and self.race is not None
         means, log_stds = self.em.best, self.em.best_log_stds
         q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
@@ -200,6 +233,7 @@ class ThreePhases:
             epochs=dict(self.epochs_spent),
             events=tuple(self.events),
             shared=self.shared_factor,
+            missing=self.missing,
         )
 
     def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
@@ -235,6 +269,13 @@ class ThreePhases:
             state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
         self._negatives.set_state(tensors[NEGATIVES].cpu())
 
+    @property
+    def steps_of_next_epoch(self) -> int:
+        """How many steps there have been since the last epoch ended."""
+        states = {"pretrain": self.pretraining, "em": self.em, "distil": self.student}
+        state = states.get(self.phase) or (self.race.state if self.race is not None else None)
+        return 0 if state is None or self.phase == "done" else state.part.steps
+
     def _states(self) -> dict[str, PointState | EMState | Race[Any]]:
         """The states of the phases that have begun."""
         states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race, "student": self.student}
@@ -248,12 +289,14 @@ class ThreePhases:
     def _pretrain(self) -> Iterator[EpochRecord]:
         config, race = self.settings.pretrain, self.pretraining_race
         race.limit_to(config.candidates)
-        yield from race.epochs(config, self._start_pretraining, self._pretrain_one, config.extensions)
-        self._release(race.state)
-        self.phase = "em"
+        yield from race.epochs(config, self._start_pretraining, self._pretrain_one, config.extensions, self._stop)
+        if not self._stop():
+            self._release(race.state)
+            self.phase = "em"
 
     def _pretrain_one(self, state: PointState, factor: float, config: TrainConfig) -> Iterator[EpochRecord]:
-        return point_estimate(state, self.pretraining_objective, self.rule_strengths(factor), config, self._validate)
+        strengths = self.rule_strengths(factor)
+        return point_estimate(state, self.pretraining_objective, strengths, config, self._validate, self._stop)
 
     def _start_pretraining(self) -> PointState:
         self._negatives.set_state(self._generator("negatives").get_state())  # the same tails for every candidate
@@ -263,11 +306,14 @@ class ThreePhases:
             start = self._start.with_tables(q.entities.mean.clone(), q.relations.mean.clone())
         return PointState.start(start, self.settings.pretrain, self._generator("pretrain"))
 
-    def _start_em(self, *, measured: bool = True) -> EMState:
-        """Phase 2 at its beginning; whoever restores another state has no need for measured accumulators."""
+    def _start_em(self, *, measured: bool = True, stop: Asked = never) -> EMState:
+        """Phase 2 at its beginning; whoever restores another state has no need for measured accumulators.
+
+        They take an epoch; after a stop the state is not to be used.
+        """
         config, means = self.settings.em, self.pretraining.best.clone()
         if self._warm is not None:
-            return self._go_on_with_em(means, self._warm, measured)
+            return self._go_on_with_em(means, self._warm, measured, stop)
         strengths = self.rule_strengths(self.shared_factor)
         if config.initial_strengths == "optimal":
             optima = (
@@ -280,7 +326,7 @@ class ThreePhases:
             state.mean_optimizer.restore(self.pretraining.optimizer.state())
         return state
 
-    def _go_on_with_em(self, means: Embeddings, warm: WarmStart, measured: bool) -> EMState:
+    def _go_on_with_em(self, means: Embeddings, warm: WarmStart, measured: bool, stop: Asked) -> EMState:
         """EM from q and strengths of an earlier fit. Validation may know nothing of new symbols: the latest counts."""
         config, strengths = self.em_config(), Strengths(*(lam.clone() for lam in warm.strengths))
         state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
@@ -289,7 +335,7 @@ class ThreePhases:
             log_stds.relations.copy_(warm.posterior.relations.log_std)
         state.stopping.latest = True
         if measured and config.carry_accumulators:
-            measure_em(state, self.objective, self.prior, config, warm)
+            measure_em(state, self.objective, self.prior, config, warm, stop)
         return state
 
     def em_config(self) -> EMConfig:
@@ -316,10 +362,16 @@ class ThreePhases:
         return sum(event["event"] == "collapse" for event in self.events)
 
     def _variational_em(self) -> Iterator[EpochRecord]:
-        self.em = self.em or self._start_em()
+        if self.em is None:
+            start = self._start_em(stop=self._stop)
+            if self._stop():
+                return
+            self.em = start
         while True:
             config = self.em_config()
-            yield from variational_em(self.em, self.objective, self.prior, config, self._validate)
+            yield from variational_em(self.em, self.objective, self.prior, config, self._validate, self._stop)
+            if self._stop():
+                return
             if not self.em.collapse.done:
                 break
             self.em = self._recover(self.em, config)
@@ -342,15 +394,15 @@ class ThreePhases:
         LOG.warning("%s; it starts again from the pre-trained tables with beta = %g", what, self.em_config().beta)
         return self._start_em()
 
-    def _start_retraining(self, *, measured: bool = True) -> PointState:
+    def _start_retraining(self, *, measured: bool = True, stop: Asked = never) -> PointState:
         assert self.em is not None
         config = self.settings.retrain
         if self._warm is not None and config.start == "warm":
-            return self._go_on_with_retraining(self.em.best, self._warm, measured)
+            return self._go_on_with_retraining(self.em.best, self._warm, measured, stop)
         start = self.em.best.clone() if config.start == "warm" else self._start.clone()
         return PointState.start(start, config, self._generator("retrain"))
 
-    def _go_on_with_retraining(self, means: Embeddings, warm: WarmStart, measured: bool) -> PointState:
+    def _go_on_with_retraining(self, means: Embeddings, warm: WarmStart, measured: bool, stop: Asked) -> PointState:
         """Re-training from the tables of an earlier fit, and for new symbols from the EM means; the latest counts."""
         config = self.settings.retrain
         tables = zip(warm.new, means.tables(), warm.point, strict=True)
@@ -358,7 +410,8 @@ class ThreePhases:
         state = PointState.start(start, config, self._generator("retrain"))
         state.stopping.latest = True
         if measured and self.settings.em.carry_accumulators:
-            measure_point(state, self.objective, self.retraining_strengths(*config.candidates[0]), config, warm)
+            strengths = self.retraining_strengths(*config.candidates[0])
+            measure_point(state, self.objective, strengths, config, warm, stop)
         return state
 
     def retraining_strengths(self, a: float, c: float) -> Strengths:
@@ -369,32 +422,40 @@ class ThreePhases:
 
     def _retrain(self) -> Iterator[EpochRecord]:
         config = self.settings.retrain
-        self.race = self.race or Race(self._start_retraining(), config.candidates)
+        if self.race is None:
+            start = self._start_retraining(stop=self._stop)
+            if self._stop():
+                return
+            self.race = Race(start, config.candidates)
         self.race.limit_to(config.candidates)
-        yield from self.race.epochs(config, self._start_retraining, self._retrain_one)
-        self._fall_back(self.race.state)
-        self._release(self.race.state)
-        self.phase = "distil"
+        yield from self.race.epochs(config, self._start_retraining, self._retrain_one, stop=self._stop)
+        if not self._stop() and self._fall_back(self.race.state):
+            self._release(self.race.state)
+            self.phase = "distil"
 
     def _retrain_one(self, state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
         strengths = self.retraining_strengths(*mix)
-        return point_estimate(state, self.objective, strengths, config, self._retraining_validator())
+        return point_estimate(state, self.objective, strengths, config, self._retraining_validator(), self._stop)
 
     @property
     def fell_back(self) -> bool:
         """Whether the pre-trained tables were better than the re-trained ones."""
         return any(event["event"] == "fallback" for event in self.events)
 
-    def _fall_back(self, retrained: PointState) -> None:
-        """Mutates: the pre-trained tables again, if what re-training is judged by says that they are better."""
+    def _fall_back(self, retrained: PointState) -> bool:
+        """Mutates: the pre-trained tables again, if what re-training is judged by says that they are better.
+
+        Whether that is settled: not if a stop was asked for meanwhile.
+        """
         validate = self._retraining_validator()
         if not self.settings.retrain.fall_back or validate is None or self._warm or not retrained.stopping.best_epoch:
-            return
+            return True
         mrr, best = validate(self.pretraining.best), retrained.stopping.best
-        if mrr > best:
+        if mrr > best and not self._stop():
             copy_tables(self.pretraining.best, retrained.best)
             self.events.append({"event": "fallback", "phase": "retrain", "mrr": mrr, "retrained": best})
             LOG.info("the pre-trained tables are better than the re-trained ones (MRR %.4f, %.4f)", mrr, best)
+        return not self._stop()
 
     def _distil(self) -> Iterator[EpochRecord]:
         config = self.settings.distil
@@ -402,13 +463,15 @@ class ThreePhases:
             assert self.em is not None and self.race is not None
             self.student = self.student or self._start_student(self.em, self.race.state)
             teacher = Teacher([self.race.state.best, self.em.best], config.weight)
-            yield from self._train_last(
-                self.student,
-                lambda softmax: softmax.taught_by(teacher, int(config.memory * 2**30)),
-                self.retraining_strengths(1.0, 0.0),
-                config,
-            )
-        self.phase = "done"
+            if self.student is not None:
+                yield from self._train_last(
+                    self.student,
+                    lambda softmax: softmax.taught_by(teacher, int(config.memory * 2**30), self._stop),
+                    self.retraining_strengths(1.0, 0.0),
+                    config,
+                )
+        if not self._stop():
+            self.phase = "done"
 
     def _train_last(
         self, state: PointState, teach: Teach, strengths: Strengths, config: TrainConfig
@@ -416,24 +479,27 @@ class ThreePhases:
         """Mutates: a sampled softmax, if it is that, gives way to the exact one for so many epochs as are wanted."""
         begun = next((event["epoch"] for event in self.events if event["event"] == "exact"), None)
         if begun is None:
-            yield from point_estimate(state, teach(self.objective), strengths, config, self._validate)
-            if not (self.softmax.is_sampled and self.config.train.exact_epochs):
+            yield from point_estimate(state, teach(self.objective), strengths, config, self._validate, self._stop)
+            if self._stop() or not (self.softmax.is_sampled and self.config.train.exact_epochs):
                 return
             begun = state.epoch
             self.events.append({"event": "exact", "phase": self.phase, "epoch": begun})
             state.stopping.waited = 0
         longer = config.model_copy(update={"epochs": begun + self.config.train.exact_epochs})
-        yield from point_estimate(state, teach(self.softmax.exact), strengths, longer, self._validate)
+        yield from point_estimate(state, teach(self.softmax.exact), strengths, longer, self._validate, self._stop)
 
-    def _start_student(self, em: EMState, retrained: PointState) -> PointState:
+    def _start_student(self, em: EMState, retrained: PointState) -> PointState | None:
         """The better of the two models on validation, with its accumulators; mutates the events.
 
-        A fit that goes on has re-trained tables for its student, as for its re-training, and the latest counts.
+        A fit that goes on has re-trained tables for its student, as for its re-training, and the latest counts. None if
+        a stop was asked for meanwhile.
         """
         starts = {"point": (retrained.best, retrained.optimizer)}
         if self._warm is None:
             starts["mean"] = (em.best, em.mean_optimizer)
         mrrs = {name: 0.0 if self._validate is None else self._validate(tables) for name, (tables, _) in starts.items()}
+        if self._stop():
+            return None
         name = max(mrrs, key=lambda each: mrrs[each])  # of equal ones the re-trained
         tables, optimizer = starts[name]
         state = PointState.start(tables.clone(), self.settings.distil, self._generator("distil"))

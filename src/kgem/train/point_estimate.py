@@ -19,7 +19,7 @@ from kgem.model.prior import Strengths
 from kgem.model.rows import ALL, Touched
 from kgem.train.averaging import Averaging
 from kgem.train.optimizer import Optimizer, Schedule
-from kgem.train.stopping import EarlyStopping
+from kgem.train.stopping import Asked, EarlyStopping, Part, never
 
 __all__ = ["EpochRecord", "PointState", "point_estimate"]
 
@@ -55,6 +55,8 @@ class PointState:
     slower: float = 1.0  # factor on the rate after a rollback
     rollbacks: int = 0
     good: Snapshot | None = None  # where to fall back on
+    part: Part = field(default_factory=Part)  # of the epoch that it stands in
+    pending: dict[str, Tensor] = field(default_factory=dict)  # and what its averages still lack, if it was left
 
     @classmethod
     def start(cls, embeddings: Embeddings, config: TrainConfig, generator: torch.Generator) -> PointState:
@@ -77,12 +79,14 @@ class PointState:
         """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
         accumulators = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
         tables = {name: tensor.clone() if copies else tensor for name, tensor in self._tables().items()}
-        return tables | accumulators | {"generator": self.generator.get_state()}
+        inside = {} if self.good is None or not self.part.steps else self.good.tensors()
+        inside |= {f"pending.{name}": t for name, t in self.pending.items()}
+        return tables | accumulators | inside | {"generator": self.generator.get_state()}
 
     def numbers(self) -> dict[str, Any]:
         """Everything else in the state, for JSON."""
         plain = {name: getattr(self, name) for name in ("epoch", "steps", "slower", "rollbacks")}
-        return plain | {"stopping": asdict(self.stopping)}
+        return plain | {"stopping": asdict(self.stopping), "part": asdict(self.part)}
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """Mutates: back to where `tensors` and `numbers` were taken; what follows is the same, bit for bit."""
@@ -95,7 +99,9 @@ class PointState:
         for name in ("epoch", "steps", "slower", "rollbacks"):
             setattr(self, name, numbers[name])
         self.stopping = EarlyStopping(**numbers["stopping"])
-        self.good = None
+        self.part = Part(**numbers.get("part", {}))
+        self.pending = strip_prefix("pending.", tensors)
+        self.good = Snapshot.from_tensors(tensors, self.best) if self.part.steps else None
 
     def _tables(self) -> dict[str, Tensor]:
         """The live tables, by name; of a state that was released, the best."""
@@ -120,22 +126,29 @@ def point_estimate(
     strengths: Strengths,
     config: TrainConfig,
     validate: Validate | None = None,
+    stop: Asked = never,
 ) -> Iterator[EpochRecord]:
-    """Algorithm 1, epoch after epoch from wherever the state stands; mutates it. `state.best` is what it comes to."""
+    """Algorithm 1, epoch after epoch from wherever the state stands; mutates it. `state.best` is what it comes to.
+
+    Asked to stop it ends after the step, or without the end of a validation; the state can go on from there.
+    """
     schedule = Schedule(config.learning_rate, config.half_life)
-    while state.epoch < config.epochs and not state.stopping.done:
-        begun = time.perf_counter()
-        loss = run_epoch(state, objective, strengths, config, schedule)
+    while state.epoch < config.epochs and not state.stopping.done and not stop():
+        begun, order = time.perf_counter() - state.part.seconds, state.generator.get_state()
+        loss = run_epoch(state, objective, strengths, config, schedule, stop)
         if not math.isfinite(loss):
             roll_back(state)
             continue
         state.epoch += 1
-        mrr = None
-        if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
-            mrr = validate(state.average)
-            if state.stopping.update(mrr, state.epoch):
-                copy_tables(state.average, state.best)
-        elif validate is None:
+        wanted = validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs)
+        mrr = validate(state.average) if validate is not None and wanted and not stop() else None
+        if stop():
+            state.epoch -= 1
+            state.generator.set_state(order)  # the same batches again, without those that have been
+            state.part.seconds = time.perf_counter() - begun
+            return
+        state.part = Part()
+        if validate is None or (mrr is not None and state.stopping.update(mrr, state.epoch)):
             copy_tables(state.average, state.best)
         rate = state.slower * schedule.at(state.epoch)
         best = state.stopping.best if state.stopping.best_epoch else None
@@ -143,13 +156,21 @@ def point_estimate(
 
 
 def run_epoch(
-    state: PointState, objective: Objective, strengths: Strengths, config: TrainConfig, schedule: Schedule
+    state: PointState,
+    objective: Objective,
+    strengths: Strengths,
+    config: TrainConfig,
+    schedule: Schedule,
+    stop: Asked = never,
 ) -> float:
     """Lines 3-5 for every query once; mutates the tables. Returns the data term; not finite if it or a table is not."""
     batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
-    averaging = Averaging(state.embeddings, state.average, state.steps, config.averaging * len(batches))
-    total = 0.0
-    for step, batch in enumerate(batches):
+    averaging = Averaging(state.embeddings, state.average, state.steps, config.averaging * len(batches), state.pending)
+    for step in range(state.part.steps, len(batches)):
+        if stop():
+            state.pending = averaging.pause() if config.averaging else {}
+            return state.part.loss
+        batch = batches[step]
         touched = objective.touched(batch)
         tables = state.embeddings.with_tables(*touched.of(state.embeddings.tables()))
         loss, gradients = objective(tables, Strengths(*touched.of(strengths)), batch)
@@ -157,14 +178,17 @@ def run_epoch(
             return loss
         if step == 0:  # only now are the tables that the last epoch left known to be good
             state.good = Snapshot.take(state, touched)
-        total += loss * len(batch)
         rate = state.slower * schedule.at(state.epoch + step / len(batches))
         if config.averaging:
             averaging.before_step(touched)
         state.optimizer.step(gradients, rate, touched)
         state.steps += 1
+        state.part.loss += loss * len(batch)
+        state.part.steps = step + 1
     averaging.finish() if config.averaging else copy_tables(state.embeddings, state.average)
-    return total / objective.n_items if all(map(is_finite, state.embeddings.tables())) else math.nan
+    state.pending = {}
+    finite = all(map(is_finite, state.embeddings.tables()))
+    return state.part.loss / objective.n_items if finite else math.nan
 
 
 def default_batch_size(n_items: int) -> int:
@@ -191,6 +215,20 @@ class Snapshot:
             return cls(state.best.tables(), {})
         return cls(tuple(t.clone() for t in state.embeddings.tables()), state.optimizer.state())
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, by name; `from_tensors` undoes it."""
+        if not self.accumulators:
+            return {}  # the tables are the best so far
+        tables = {f"good.table.{i}": table for i, table in enumerate(self.tables)}
+        return tables | {f"good.optimizer.{name}": t for name, t in self.accumulators.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], best: Embeddings) -> Snapshot:
+        tables = strip_prefix("good.table.", tensors)
+        if not tables:
+            return cls(best.tables(), {})
+        return cls(tuple(tables[str(i)] for i in range(len(tables))), strip_prefix("good.optimizer.", tensors))
+
 
 def roll_back(state: PointState) -> None:
     """Mutates the state: last good tables, a quarter of the rate; raises when that has been tried enough."""
@@ -212,6 +250,7 @@ def roll_back(state: PointState) -> None:
     finite = {name: t.nan_to_num(0.0, 0.0, 0.0) for name, t in state.optimizer.state().items()}
     state.optimizer.restore(state.good.accumulators or finite)
     state.slower /= 4
+    state.part = Part()
 
 
 def copy_tables(source: Embeddings, target: Embeddings) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from kgem.config import PretrainConfig, RetrainConfig, TrainConfig
 from kgem.train.point_estimate import EpochRecord, PointState, strip_prefix
+from kgem.train.stopping import Asked, never
 
 __all__ = ["Kept", "Race", "add_prefix", "beyond"]
 
@@ -91,10 +92,12 @@ class Race(Generic[C]):
         start: Callable[[], PointState],
         train: Train[C],
         extensions: int = 0,
+        stop: Asked = never,
     ) -> Iterator[EpochRecord]:
         """Heats for all, each from `start`, a final between the best two, and the winner's way to its end; mutates.
 
-        While one at the edge leads after the heats, a further candidate joins, at most `extensions` times.
+        While one at the edge leads after the heats, a further candidate joins, at most `extensions` times. `train` ends
+        when somebody asks for a stop, and then the race does.
         """
 
         def run(length: int) -> Iterator[EpochRecord]:
@@ -106,6 +109,8 @@ class Race(Generic[C]):
 
         while self.stage == "heats":
             yield from run(config.trial_epochs)
+            if stop():
+                return
             self._end_heat(extensions)
             if self.stage == "heats":
                 del self.state  # before there is another, because tables may be large
@@ -115,6 +120,8 @@ class Race(Generic[C]):
         while self.stage == "final":
             if self.finalist < len(self.kept):
                 yield from run(config.final_epochs)
+                if stop():
+                    return
                 self._end_turn()
             else:
                 self._decide()
@@ -128,6 +135,14 @@ class Race(Generic[C]):
             rival = max((kept.best for kept in self.kept[: self.finalist]), default=-math.inf)
         validations = -(-(config.epochs - self.state.epoch) // config.validate_every)
         return self.stage != "won" and self.state.stopping.cannot_reach(rival, validations)
+
+    def end_here(self) -> None:
+        """Mutates a race that stands anywhere: whoever is ahead on validation so far has won; not to go on from."""
+        winner, ahead = self.turn, max(self.kept, key=lambda kept: kept.best, default=None)
+        if ahead is not None and not ahead.has_won and ahead.best >= self.state.stopping.best:
+            winner = ahead.candidate
+            self.state.restore(ahead.tensors, ahead.numbers)
+        self.given, self.joined, self.kept = [self.candidates[winner]], [], []
 
     def _end_heat(self, extensions: int) -> None:
         """Mutates: the candidate has had its heat; keep it if it is among the best, and turn to the next."""

@@ -1,13 +1,29 @@
-"""When to stop: the best value has stood long, nothing moves any more, or nothing is learned; sees numbers only."""
+"""When to stop: the best value has stood long, nothing moves any more, nothing is learned, or somebody asks for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Collapse", "EarlyStopping", "Settling"]
+__all__ = ["Asked", "Collapse", "EarlyStopping", "Part", "Settling", "never"]
 
 RECENT = 4  # values that tell how fast they rise
 NOISE = 0.002  # by how much they move without meaning it
+Asked = Callable[[], bool]  # whether somebody has asked for an end; once it says so, it goes on saying so
+
+
+def never() -> bool:
+    """Nobody asks."""
+    return False
+
+
+@dataclass
+class Part:
+    """How far an epoch has come that was left in the middle."""
+
+    steps: int = 0
+    loss: float = 0.0  # summed over the items of these steps
+    seconds: float = 0.0
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -32,7 +32,7 @@ from kgem.train.point_estimate import (
     is_finite,
     strip_prefix,
 )
-from kgem.train.stopping import Collapse, EarlyStopping, Settling
+from kgem.train.stopping import Asked, Collapse, EarlyStopping, Part, Settling, never
 
 __all__ = ["Bound", "EMState", "elbo", "variational_em"]
 
@@ -62,6 +62,8 @@ class EMState:
     sample: Embeddings | None = None  # scratch: one draw of both tables, where steps touch all rows
     steps: int = 0
     epoch: int = 0
+    part: Part = field(default_factory=Part)  # of the epoch that it stands in
+    pending: dict[str, Tensor] = field(default_factory=dict)  # and what its averages still lack, if it was left
 
     @classmethod
     def start(
@@ -116,6 +118,7 @@ class EMState:
             "mean_optimizer": self.mean_optimizer.state(),
             "std_optimizer": self.std_optimizer.state(),
             "generator": {"order": self.generator.get_state(), "noise": self.noise.get_state()},
+            "pending": self.pending,
         }
         tables = {name: tensor.clone() if copies else tensor for name, tensor in self._tables().items()}
         return tables | {f"{group}.{name}": t for group, named in groups.items() for name, t in named.items()}
@@ -128,6 +131,7 @@ class EMState:
             "stopping": asdict(self.stopping),
             "settling": asdict(self.settling),
             "collapse": asdict(self.collapse),
+            "part": asdict(self.part),
         }
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
@@ -144,6 +148,8 @@ class EMState:
         self.stopping = EarlyStopping(**numbers["stopping"])
         self.settling = Settling(**numbers["settling"])
         self.collapse = Collapse(**numbers["collapse"])
+        self.part = Part(**numbers.get("part", {}))
+        self.pending = strip_prefix("pending.", tensors)
 
     def _tables(self) -> dict[str, Tensor]:
         """The live tensors, by name; of a state that was released, those of q at its best."""
@@ -167,22 +173,29 @@ def variational_em(
     prior: Prior,
     config: EMConfig,
     validate: Validate | None = None,
+    stop: Asked = never,
 ) -> Iterator[EpochRecord]:
-    """Algorithm 2, epoch after epoch from wherever the state stands; mutates it. Ends when settled or collapsed."""
+    """Algorithm 2, epoch after epoch from wherever the state stands; mutates it. Ends when settled or collapsed.
+
+    Asked to stop it ends after the step, or without the end of a validation; the state can go on from there.
+    """
     schedule = Schedule(config.learning_rate, config.half_life)
-    while state.epoch < config.epochs and not is_finished(state, config):
-        begun = time.perf_counter()
-        loss = run_epoch(state, objective, prior, config)
+    while state.epoch < config.epochs and not is_finished(state, config) and not stop():
+        begun, order = time.perf_counter() - state.part.seconds, state.generator.get_state()
+        loss = run_epoch(state, objective, prior, config, stop)
         if not math.isfinite(loss):
             raise Diverged(f"the loss is not a number in EM epoch {state.epoch + 1}", remedy="lower em.learning_rate")
         state.epoch += 1
+        wanted = validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs)
+        mrr = validate(state.average) if validate is not None and wanted and not stop() else None
+        if stop():
+            state.epoch -= 1
+            state.generator.set_state(order)  # the same batches again, without those that have been
+            state.part.seconds = time.perf_counter() - begun
+            return
+        state.part = Part()
         state.collapse.update(loss, signal_to_noise(state))
-        mrr = None
-        if validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs):
-            mrr = validate(state.average)
-            if state.stopping.update(mrr, state.epoch):
-                state.keep_as_best()
-        elif validate is None:
+        if validate is None or (mrr is not None and state.stopping.update(mrr, state.epoch)):
             state.keep_as_best()
         norms = exact_norms(state, prior)
         expected = objective.expected_loss(loss, state.posterior, state.means)
@@ -207,7 +220,7 @@ def is_finished(state: EMState, config: EMConfig) -> bool:
     return state.stopping.done or state.collapse.done or (state.settling.done and idle)
 
 
-def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConfig) -> float:
+def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConfig, stop: Asked = never) -> float:
     """Lines 3-9 for every query once; mutates the state. Returns the expected data term of L / N'."""
     batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
     mean_rate, std_rate, strength_rate = (
@@ -215,24 +228,29 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
         for rate in (config.learning_rate, config.std_learning_rate, config.strength_rate)
     )
     update = M_STEPS.get(config.m_step) if state.epoch >= config.e_epochs else None
-    averaging = Averaging(state.means, state.average, state.steps, config.averaging * len(batches))
-    total = 0.0
-    for step, batch in enumerate(batches):
-        now = state.epoch + step / len(batches)
+    averaging = Averaging(state.means, state.average, state.steps, config.averaging * len(batches), state.pending)
+    for step in range(state.part.steps, len(batches)):
+        if stop():
+            state.pending = averaging.pause() if config.averaging else {}
+            return state.part.loss
+        batch, now = batches[step], state.epoch + step / len(batches)
         estimate = estimate_gradients(state, objective, prior, batch, config, with_norms=update is not None)
         if not math.isfinite(estimate.loss):
             return estimate.loss
         if config.averaging:
             averaging.before_step(objective.touched(batch))
         e_step(state, estimate, mean_rate.at(now), std_rate.at(now), objective.touched(batch))
-        total += estimate.loss * len(batch)
         state.steps += 1
         if update is not None:
             update(state, prior, estimate.norms, strength_rate.at(now), objective.n_facts)
+        state.part.loss += estimate.loss * len(batch)
+        state.part.steps = step + 1
     averaging.finish() if config.averaging else copy_tables(state.means, state.average)
+    state.pending = {}
     if config.m_step == "exact" and state.epoch >= config.e_epochs:
         m_step(state, prior, exact_norms(state, prior))
-    return total / objective.n_items if all(map(is_finite, (*state.means.tables(), *state.log_stds))) else math.nan
+    finite = all(map(is_finite, (*state.means.tables(), *state.log_stds)))
+    return state.part.loss / objective.n_items if finite else math.nan
 
 
 class Estimate(NamedTuple):

@@ -22,6 +22,7 @@ from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, similar_strengths
 from kgem.train.optimizer import Optimizer
 from kgem.train.point_estimate import PointState, default_batch_size
+from kgem.train.stopping import Asked, never
 from kgem.train.variational_em import EMState, e_step, estimate_gradients
 
 __all__ = ["WarmStart", "grown_start", "measure_em", "measure_point"]
@@ -125,9 +126,13 @@ def _placed(new: Tensor, old_rows: Tensor, new_rows: Tensor) -> Tensor:
     return table
 
 
-def measure_em(state: EMState, objective: Objective, prior: Prior, config: EMConfig, start: WarmStart) -> None:
-    """Mutates the accumulators of EM: as if the earlier fit had left them; nothing else moves."""
+def measure_em(
+    state: EMState, objective: Objective, prior: Prior, config: EMConfig, start: WarmStart, stop: Asked = never
+) -> None:
+    """Mutates the accumulators of EM: as if the earlier fit had left them; nothing else moves. A stop leaves a part."""
     for batch in objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator):
+        if stop():
+            return
         estimate = estimate_gradients(state, objective, prior, batch, config, with_norms=False)
         e_step(state, estimate, 0.0, 0.0, objective.touched(batch))
     for optimizer in (state.mean_optimizer, state.std_optimizer):
@@ -135,10 +140,17 @@ def measure_em(state: EMState, objective: Objective, prior: Prior, config: EMCon
 
 
 def measure_point(
-    state: PointState, objective: Objective, strengths: Strengths, config: TrainConfig, start: WarmStart
+    state: PointState,
+    objective: Objective,
+    strengths: Strengths,
+    config: TrainConfig,
+    start: WarmStart,
+    stop: Asked = never,
 ) -> None:
-    """Mutates the accumulators of a point estimate: as if the earlier fit had left them; nothing else moves."""
+    """Mutates the accumulators of a point estimate: as if the earlier fit had left them; a stop leaves a part."""
     for batch in objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator):
+        if stop():
+            return
         touched = objective.touched(batch)
         tables = state.embeddings.with_tables(*touched.of(state.embeddings.tables()))
         state.optimizer.step(objective(tables, Strengths(*touched.of(strengths)), batch)[1], 0.0, touched)

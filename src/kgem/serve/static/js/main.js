@@ -128,8 +128,8 @@ function themes() {
   draw();
 }
 
-function described({ name, run, version, model, graph: sizes }) {
-  document.getElementById("run").textContent = run;
+function described({ name, run, version, model, unfinished, graph: sizes }) {
+  document.getElementById("run").textContent = unfinished ? `${run} (unfinished)` : run;
   const facts = Object.values(sizes.facts).reduce((sum, n) => sum + n, 0);
   const amounts = [
     plural(sizes.entities, "entity", "entities"),
@@ -141,6 +141,7 @@ function described({ name, run, version, model, graph: sizes }) {
     .getElementById("foot")
     .replaceChildren(
       el("span", {}, el("bdi", {}, text)),
+      ...(unfinished ? [el("span", {}, unfinished)] : []),
       el(
         "span",
         {},
