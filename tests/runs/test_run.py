@@ -21,7 +21,8 @@ from kgem.files import checkpoints as checkpoint
 from kgem.files import store
 from kgem.runs import run as running
 from kgem.runs.configure import configure
-from kgem.runs.fitting import Prepared, fit
+from kgem.runs.fit import fit
+from kgem.runs.fitting import Prepared
 from kgem.runs.run import Run, check_free, find_origin, is_run, read_log
 from kgem.settings import to_toml
 from kgem.train import driver

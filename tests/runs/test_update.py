@@ -29,7 +29,7 @@ from kgem.model.generate import generate
 from kgem.report.history import read_history
 from kgem.report.report import render_report
 from kgem.runs.configure import configure
-from kgem.runs.fitting import fit
+from kgem.runs.fit import fit
 from kgem.runs.review import Review
 from kgem.runs.run import Run, find_origin, read_log
 from kgem.runs.update import new_folder, plan_update, read_delta, same_questions, update
