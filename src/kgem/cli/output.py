@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kgem.errors import InputError
-from kgem.files.atomic import replace_folder
+from kgem.files.atomic import replace_folder, sync
 from kgem.report.formatting import list_some
 
 SHOWN = 4  # names of files in an error
@@ -49,7 +49,9 @@ def fill_folder(target: Path) -> Iterator[Path]:
             yield fresh
             _refuse_strangers(target, fresh)
             for path in sorted(fresh.iterdir()):
+                sync(path)  # before it takes the place of one that is whole
                 path.replace(target / path.name)
+            sync(target)
     except OSError as error:
         remedy = "choose a folder that you can write to, on a disk with room"
         raise InputError(f"cannot be written: {error.strerror or error}", where=str(target), remedy=remedy) from error
