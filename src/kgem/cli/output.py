@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kgem.errors import InputError
-from kgem.files.atomic import remove_folder, replace_folder
+from kgem.files.atomic import remove_folder, replace_folder, sync
 from kgem.report.formatting import list_some
 
 SHOWN = 4  # names of files in an error
@@ -49,9 +49,11 @@ def fill_folder(target: Path) -> Iterator[Path]:
             yield fresh
             _refuse_strangers(target, fresh)
             for path in sorted(fresh.iterdir()):
+                sync(path)  # before it takes the place of one that is whole
                 if path.is_dir() and (target / path.name).is_dir():
                     remove_folder(target / path.name)
                 path.replace(target / path.name)
+            sync(target)
     except OSError as error:
         remedy = "choose a folder that you can write to, on a disk with room"
         raise InputError(f"cannot be written: {error.strerror or error}", where=str(target), remedy=remedy) from error

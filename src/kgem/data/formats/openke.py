@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -14,10 +15,11 @@ from kgem.errors import TriplesError
 
 __all__ = ["holds_openke", "read_openke", "write_openke"]
 
-_IDS = r"^[ \t]*(\d{1,10})[ \t]+(\d{1,10})[ \t]+(\d{1,10})[ \t]*$"
+_COUNT = re.compile(r"[ \t]*[0-9]{1,18}[ \t]*")
+_IDS = r"^[ \t]*([0-9]{1,10})[ \t]+([0-9]{1,10})[ \t]+([0-9]{1,10})[ \t]*$"
 # A label may have blanks in it: it ends at the last tab, or before the last run of blanks if there is no tab.
-_BY_TAB = r"^(?<label>.*)\t *(?<id>\d{1,10}) *$"
-_BY_BLANK = r"^(?<label>.*?) +(?<id>\d{1,10}) *$"
+_BY_TAB = r"^(?<label>.*)\t *(?<id>[0-9]{1,10}) *$"
+_BY_BLANK = r"^(?<label>.*?) +(?<id>[0-9]{1,10}) *$"
 
 
 def holds_openke(folder: Path) -> bool:
@@ -68,7 +70,7 @@ def _lines(path: Path, intake: Intake) -> pl.Series:
         rows = [row for page in read_pages(stream, intake) for row in page.rows]
     text = decode_rows(rows).str.strip_suffix("\r")
     count = text[0] if len(text) else None
-    if count is None or not count.strip().isdecimal():
+    if count is None or not _COUNT.fullmatch(count):
         what, remedy = "the first line must be the number of rows", "OpenKE's files begin with a count"
         raise TriplesError(what, where=f"{path}:1", remedy=remedy)
     if int(count) != len(text) - 1:
