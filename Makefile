@@ -65,7 +65,8 @@ wheels: dist     ## install the wheel into an empty environment of each of PYTHO
 floors: $(STAMP) ## run a part of the tests with the lowest versions that pyproject.toml allows
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/floors
 	$(BIN)/uv pip install --quiet --python build/floors --resolution lowest-direct '.[all]'
-	$(BIN)/uv pip install --quiet --python build/floors httpx hypothesis pandas pytest pytest-benchmark pytest-xdist
+	$(BIN)/uv pip freeze --python build/floors --exclude-editable | grep -v ' @ ' > build/floors.txt
+	$(BIN)/uv pip install --quiet --python build/floors -c build/floors.txt httpx hypothesis pandas pytest pytest-benchmark pytest-xdist
 	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -p no:cacheprovider -n 2 --dist worksteal $(FLOOR_TESTS)
 
 clean:           ## remove everything that was built
