@@ -25,6 +25,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "locks",
         "atomic",
         "store",
+        "run_folder",
         "checkpoints",
     ),
     "data": (
@@ -291,3 +292,7 @@ def test_config_does_without_torch() -> None:
 
 def test_the_command_line_starts_without_torch() -> None:
     assert not {"torch", "polars", "matplotlib"} & loaded_by("kgem.cli")
+
+
+def test_runs_are_listed_without_torch() -> None:
+    assert not {"torch", "polars"} & loaded_by("kgem.runs.listing")

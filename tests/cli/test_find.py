@@ -77,7 +77,8 @@ def test_names_are_asked_and_shown(kgem: Kgem) -> None:
 def test_labels_of_a_graph_by_option(kgem: Kgem) -> None:
     Path("g.tsv").write_text("Q1\tP1\tQ2\nQ2\tP1\tQ1\n")
     Path("names.tsv").write_text("Q1\tBerlin\nP1\tborders\n")
-    assert "borders (P1)" in kgem("data", "stats", "g.tsv", "--labels", "names.tsv")[1]
+    _, out, err = kgem("data", "stats", "g.tsv", "--labels", "names.tsv")
+    assert "borders (P1)" in out and "names.tsv: names of 1 of 2 entities and 1 of 1 relations" in err
     assert "Berlin (Q1)" in kgem("find", "g.tsv", "berl", "--labels", "names.tsv")[1]
     Path("names.tsv").write_text("Q1 Berlin\n")
     code, _, err = kgem("data", "stats", "g.tsv", "--labels", "names.tsv")

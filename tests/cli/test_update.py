@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,26 @@ def test_new_facts_into_a_run_of_its_own(kgem: Kgem) -> None:
     assert kgem("predict", "a-2", "--head", "n1", "--relation", "r0")[0] == 0
     code, _, err = kgem("resume", "a-2")
     assert code == 0 and "this run is finished" in err
+
+
+def test_a_run_and_its_update_are_compared_from_inside_its_folder(
+    kgem: Kgem, here: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("a").unlink()
+    shutil.copytree(finished, "a")
+    Path("names.tsv").write_text("n1\tNew One\n")
+    monkeypatch.chdir("a")
+    code, _, err = kgem("update", ".", "../new.tsv", "--labels", "../names.tsv", *QUICK)
+    assert code == 0 and (here / "a-2" / "model").is_dir(), err
+    monkeypatch.chdir(here)
+    assert "New One (n1)" in kgem("find", "a-2", "new one")[1]
+    code, out, err = kgem("compare", "a", "a-2", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["facts"] == len(GRAPH.test) and found["runs"][1]["gain"]["n"] == len(GRAPH.test)
+    own = kgem("evaluate", "a-2", "--json")[1]
+    assert found["runs"][1]["mrr"] == pytest.approx(json.loads(own)["overall"]["mrr"])
+    code, out, err = kgem("compare", "a", "a-2")
+    assert code == 0 and "each ranks among its own entities" in err and "gain" in out
 
 
 def test_json_and_quiet(kgem: Kgem) -> None:

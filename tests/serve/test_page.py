@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -406,9 +407,8 @@ def test_review_with_keys_undo_and_reload(browser: Browser, own_server: Served) 
             page.get_by_role("link", name="Export TSV").click()
         lines = Path(export.value.path()).read_text(encoding="utf-8").splitlines()
         assert [line.split("\t")[3] for line in lines[1:]] == ["accept", "reject"]
-        expect(
-            page.get_by_text(f"kgem update {own_server.folder.name} {own_server.folder.name}/review.tsv")
-        ).to_be_visible()
+        path = os.path.relpath(own_server.folder)
+        expect(page.get_by_text(f"kgem update {path} {path}/review.tsv")).to_be_visible()
 
 
 @needs_chromium
@@ -500,7 +500,7 @@ def test_server_that_stops_and_comes_back(browser: Browser, own_server: Served) 
         page.keyboard.press("a")
         banner = page.locator("#banner")
         expect(banner).to_contain_text("The server has stopped.")
-        expect(banner).to_contain_text(f"kgem serve {own_server.folder.name}")
+        expect(banner).to_contain_text(f"kgem serve {os.path.relpath(own_server.folder)}")
         expect(page.locator(".fact")).to_have_text(fact)
         expect(page.get_by_text("This decision was not confirmed")).to_be_visible()
         page.get_by_role("link", name="Graph").click()

@@ -18,6 +18,7 @@ from kgem.config import Config
 from kgem.data.dataset import SPLITS, Dataset, Vocabulary
 from kgem.data.names import NO_NAMES, Names
 from kgem.errors import ArtifactError, Damaged, InputError
+from kgem.files.run_folder import MODEL_KIND, MODEL_VERSION
 from kgem.files.store import Store, is_store, read_kind
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
@@ -38,7 +39,7 @@ __all__ = [
     "versions",
 ]
 
-KIND, VERSION = "kgem-model", 1
+KIND, VERSION = MODEL_KIND, MODEL_VERSION
 SIDES = ("entities", "relations")
 
 

@@ -266,13 +266,12 @@ class _Court:
 
     def judge(self, block: Sequence[Fact]) -> Iterator[Judgement]:
         found = [_find_ids(self.data, fact) for fact in block]
-        known = [(fact, ids) for fact, ids in zip(block, found, strict=True) if None not in ids]
-        judged = iter(self._judge([fact for fact, _ in known], np.array([ids for _, ids in known], dtype=np.int64)))
+        judged = iter(self._judge(np.array([ids for ids in found if None not in ids], dtype=np.int64)))
         for fact, ids in zip(block, found, strict=True):
             yield Judgement(*fact, note=self._explain(fact, ids)) if None in ids else next(judged)
 
-    def _judge(self, facts: Sequence[Fact], ids: LongArray) -> list[Judgement]:
-        if not facts:
+    def _judge(self, ids: LongArray) -> list[Judgement]:
+        if not len(ids):
             return []
         chances = self._chances(self.mode, ids)
         low, high = self._range(ids, chances)
@@ -280,7 +279,7 @@ class _Court:
         splits = self._splits(ids)
         return [
             Judgement(
-                *fact,
+                *self.data.label(fact),
                 chance=float(chances[i]),
                 low=low[i],
                 high=high[i],
@@ -289,7 +288,7 @@ class _Court:
                 against=tuple(_speak_against(self.data, self.known, views, i)),
                 known=splits[i],
             )
-            for i, fact in enumerate(facts)
+            for i, fact in enumerate(ids)
         ]
 
     def _chances(self, mode: ModeScorer, ids: LongArray) -> Floats:

@@ -116,6 +116,12 @@ def load(graph: str, how: ReadOptions, *, quiet: bool = False) -> Dataset:
         dataset = Dataset.read(graph, how)
     if not quiet:
         tell(dataset.reports)
+    if not quiet and how.labels is not None:
+        entities, relations = (
+            f"{sum(label in dataset.names.by_label for label in each):,} of {len(each):,}"
+            for each in (dataset.entities, dataset.relations)
+        )
+        say(f"{plain(how.labels)}: names of {entities} entities and {relations} relations")
     return dataset
 
 

@@ -64,7 +64,8 @@ def runs(
 
 
 def _describe_state(each: RunSummary) -> str:
-    if each.phase is None:
+    if each.state not in ("running", "stopped"):
         return each.state
-    after = pluralise(each.epochs or 0, "epoch")
-    return f"{each.state} in {each.phase}, after {after}" if each.epochs else f"{each.state} before its first epoch"
+    if each.phase is None:
+        return f"{each.state} before its first epoch"
+    return f"{each.state} in {each.phase}, after {pluralise(each.epochs or 0, 'epoch')}"

@@ -67,7 +67,7 @@ def find_common(graphs: Sequence[Dataset], split: str) -> list[IntArray]:
     if not len(both):
         names = " and ".join(dict.fromkeys(repr(each.name) for each in graphs))
         raise InputError(
-            f"the models have no {split} fact in common, so that they cannot be compared: {names}",
+            f"the graphs of these models have no {split} fact in common: {names}",
             remedy="fit both to the same folder with train, valid and test, or split with the same seed",
         )
     return [each.split(split)[both[f"{number}"].to_numpy()] for number, each in enumerate(graphs)]

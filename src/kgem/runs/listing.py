@@ -8,12 +8,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kgem.answer import artifact
 from kgem.errors import ArtifactError, KgemError
 from kgem.files.locks import is_locked
+from kgem.files.run_folder import (
+    CONFIG,
+    GRAPH,
+    MODEL,
+    MODEL_KIND,
+    MODEL_VERSION,
+    RUN_KIND,
+    RUN_VERSION,
+    read_log,
+)
 from kgem.files.store import is_store, read_document, read_kind
-from kgem.runs import run as folders
-from kgem.train.phases import PHASES
 
 __all__ = ["RunSummary", "list_runs", "summarise"]
 
@@ -26,7 +33,7 @@ class RunSummary:
 
     folder: str
     state: str  # finished, running, stopped or broken
-    phase: str | None = None  # of a run that is not finished: where it is
+    phase: str | None = None  # of a run that is not finished: where it is; None before its first epoch
     epochs: int | None = None  # so far
     reason: str | None = None  # of a broken one
     graph: str | None = None
@@ -51,7 +58,7 @@ def list_runs(folder: Path) -> list[RunSummary]:
 def summarise(folder: Path) -> RunSummary:
     """One run, or one model, in short. What is wrong with it is its `reason`, and no error."""
     size, changed = _measure(folder)
-    where = {"folder": str(folder), "bytes": size, "changed": changed}
+    where: dict[str, Any] = {"folder": str(folder), "bytes": size, "changed": changed}
     try:
         return RunSummary(**where, **(_read_run(folder) if _is_run(folder) else _read_model(folder)))
     except KgemError as error:
@@ -62,12 +69,12 @@ def summarise(folder: Path) -> RunSummary:
 
 
 def _is_run(folder: Path) -> bool:
-    return is_store(folder / folders.GRAPH) or (folder / folders.CONFIG).is_file()
+    return is_store(folder / GRAPH) or (folder / CONFIG).is_file()
 
 
 def _find(folder: Path, depth: int) -> Iterator[Path]:
     """Folders that are runs or models; what is inside one belongs to it."""
-    if _is_run(folder) or read_kind(folder) == artifact.KIND:
+    if _is_run(folder) or read_kind(folder) == MODEL_KIND:
         yield folder
     elif depth:
         try:
@@ -80,17 +87,17 @@ def _find(folder: Path, depth: int) -> Iterator[Path]:
 
 def _read_run(folder: Path) -> dict[str, Any]:
     busy = is_locked(folder)
-    if is_store(folder / folders.MODEL) and not busy:
+    if is_store(folder / MODEL) and not busy:
         try:
-            return _read_model(folder / folders.MODEL) | {"origin": _read_graph(folder)[1].get("origin")}
+            return _read_model(folder / MODEL) | {"origin": _read_graph(folder)[1].get("origin")}
         except ArtifactError as error:
             raise ArtifactError(f"{error.what}; to make it anew: kgem resume {folder}", where=error.where) from error
     dataset, begun = _read_graph(folder)
-    records = folders.read_log(folder)
+    records = read_log(folder)
     settings = begun["config"]["model"]
     return {
         "state": "running" if busy else "stopped",
-        "phase": str(records[-1]["phase"]) if records else PHASES[0],
+        "phase": str(records[-1]["phase"]) if records else None,
         "epochs": len(records),
         "graph": str(dataset["name"]),
         "origin": begun.get("origin"),
@@ -101,12 +108,14 @@ def _read_run(folder: Path) -> dict[str, Any]:
 
 def _read_graph(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """What a run began with: which graph, and how."""
-    place, what = folder / folders.GRAPH, {"kind": folders.KIND, "version": folders.VERSION}
-    return read_document(place, "dataset", **what), read_document(place, "run", **what)
+    dataset, run = (
+        read_document(folder / GRAPH, name, kind=RUN_KIND, version=RUN_VERSION) for name in ("dataset", "run")
+    )
+    return dataset, run
 
 
 def _read_model(folder: Path) -> dict[str, Any]:
-    document = read_document(folder, "model", kind=artifact.KIND, version=artifact.VERSION)
+    document = read_document(folder, "model", kind=MODEL_KIND, version=MODEL_VERSION)
     measured, settings = document["metrics"], document["config"]["model"]
     split = next((name for name in ("test", "valid") if "overall" in measured.get(name, {})), None)
     spent = document["provenance"].get("epochs")

@@ -32,6 +32,18 @@ from kgem.errors import ArtifactError, ConfigError, Damaged, InputError
 from kgem.files.atomic import clear_leftovers, remove_folder, write_file
 from kgem.files.checkpoints import Checkpoints
 from kgem.files.locks import lock_run
+from kgem.files.run_folder import (
+    BOARD,
+    CHECKPOINTS,
+    CONFIG,
+    GRAPH,
+    LOG_FILE,
+    MODEL,
+    REPORT,
+    RUN_KIND,
+    RUN_VERSION,
+    read_log,
+)
 from kgem.files.store import Store, is_store, read_kind, read_store, write_store
 from kgem.runs.fitting import Prepared, finish, start_fit
 from kgem.runs.tensorboard import TensorBoard, numbers_of
@@ -45,9 +57,7 @@ from kgem.train.warm_start import WarmStart
 
 __all__ = ["Run", "check_free", "clear_run", "find_origin", "is_run", "read_log"]
 
-KIND, VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
-CONFIG, GRAPH, LOG_FILE, CHECKPOINTS = "config.toml", "graph", "log.jsonl", "checkpoints"
-MODEL, REPORT, BOARD = "model", "report.html", "tensorboard"
+KIND, VERSION = RUN_KIND, RUN_VERSION
 WARM = "warm/"  # before the names of the tables that a run goes on from
 SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the time
 SLOW_SAVING = 1.0  # seconds of a checkpoint from which a stop does with that of the last epoch, if there is one
@@ -303,15 +313,6 @@ def check_free(folder: Path, force: bool) -> None:
     if others:
         what = f"the folder has files in it that are of no run ({', '.join(sorted(others)[:3])})"
         raise InputError(what, where=str(folder), remedy="name a new or an empty folder")
-
-
-def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run's log, without a last line that was not written to its end."""
-    try:
-        text = (folder / LOG_FILE).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def _make(folder: Path) -> None:

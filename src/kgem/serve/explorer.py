@@ -259,7 +259,7 @@ class Explorer:
             fact = head, relation, tail = self._check_labels(*fact)
             if decision == UNDO:
                 return {"counts": self.review.counts, "decision": None}
-            self._check_kind(*fact, kind)
+            self._check_kind(head, relation, tail, kind)
         made = self.review.decide(*fact, decision, kind)
         return {"counts": self.review.counts, "decision": made.to_dict() if made else None}
 
