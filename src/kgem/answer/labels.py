@@ -1,4 +1,4 @@
-"""Finds labels while somebody types: exact first, then beginnings of words, then anything inside, by frequency."""
+"""Finds labels while somebody types: exact first, then beginnings, beginnings of words, anything inside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kgem.data.index import LongArray
 
 __all__ = ["LabelSearch", "fold"]
 
-EXACT, WORD, INSIDE, NOWHERE = range(4)  # how a label matches, best first
+EXACT, BEGINNING, WORD, INSIDE, NOWHERE = range(5)  # how a label matches, best first
 NEIGHBOURS = 100  # labels that a mistyped one is compared with
 COMPARED = 100  # characters of them
 ALIKE = 0.6  # at least, from 0 to 1, to be taken for what was meant
@@ -67,14 +67,14 @@ class LabelSearch:
         return len(found), found[best]
 
     def near(self, text: str, most: int = 3) -> list[str]:
-        """Labels that may have been meant by one that is not there: the most alike, then those with the text inside."""
+        """Labels that may have been meant by one that is not there: alike as a whole, or with the text inside."""
         wanted = fold(text)[:COMPARED]
         if not wanted:
             return []
         names = {fold(self.labels[i])[:COMPARED]: self.labels[i] for i in reversed(self._alike(wanted).tolist())}
         close = [names[name] for name in difflib.get_close_matches(wanted, names, n=most, cutoff=ALIKE)]
         inside = [self.labels[i] for i in self.find(wanted, most)[1].tolist()]
-        return list(dict.fromkeys([*close[:1], *inside, *close]))[:most]
+        return list(dict.fromkeys(close + inside))[:most]
 
     def _alike(self, wanted: str) -> LongArray:
         """The labels that have most pairs of letters in common with a text, for their length; the frequent first."""
@@ -98,6 +98,7 @@ class LabelSearch:
         how[owners] = INSIDE
         how[owners[self._word_starts[places]]] = WORD
         first = owners[self._starts[owners] == places]
+        how[first] = BEGINNING
         how[first[self._sizes[first] == len(wanted)]] = EXACT
         return how
 
