@@ -27,8 +27,10 @@ def obvious(labels: list[str], counts: np.ndarray, text: str) -> list[int]:
         places = [i for i in range(len(label)) if label.startswith(wanted, i)]
         if not places:
             return 0 if not wanted else None
-        word = 0 in places or any(label[i - 1].isascii() and not label[i - 1].isalnum() for i in places)
-        return 1 if word else 2
+        if 0 in places:
+            return 1
+        word = any(label[i - 1].isascii() and not label[i - 1].isalnum() for i in places)
+        return 2 if word else 3
 
     wanted = fold(text)
     kinds = {i: 0 if not wanted else how(fold(label)) for i, label in enumerate(labels)}
@@ -38,8 +40,8 @@ def obvious(labels: list[str], counts: np.ndarray, text: str) -> list[int]:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("france", ["France", "Île-de-France", "FRANCE 24"]),
-        ("FRANC", ["franc", "Île-de-France", "FRANCE 24", "France"]),
+        ("france", ["France", "FRANCE 24", "Île-de-France"]),
+        ("FRANC", ["franc", "FRANCE 24", "France", "Île-de-France"]),
         ("aland", ["Åland"]),
         ("ile de", []),
         ("ile-de", ["Île-de-France"]),
@@ -92,13 +94,6 @@ def test_against_looking_at_each_label(labels: list[str], text: str, limit: int)
 def test_a_mistyped_label_has_neighbours(text: str, first: str | None) -> None:
     near = LabelSearch(LABELS, COUNTS).near(text)
     assert near[:1] == ([first] if first else []) and len(near) == len(set(near)) <= 3
-
-
-def test_a_part_of_a_label_finds_it_also_beside_others_that_are_alike() -> None:
-    labels = ["numpi", "nump", "umpy", "numy", "numpydoc", "python3-numpy", "python3-cython"]
-    search = LabelSearch(labels, np.array([9, 9, 9, 9, 2, 30, 50]))
-    assert "python3-numpy" in search.near("numpy")
-    assert labels[search.find("numpy", 1)[1][0]] == "python3-numpy"  # what Enter takes
 
 
 def test_ten_times_the_labels_take_no_more_steps() -> None:

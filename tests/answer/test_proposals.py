@@ -161,7 +161,7 @@ def test_a_ranking_learns_from_validation_and_never_sees_test() -> None:
     facts = find_candidates(model.mode_scorer(), known, POOL)
     right = Known.of(data, data.valid).has(facts)
     assert (ranker.candidates, ranker.found) == (len(facts), right.sum())
-    chance = ranker.chance(view_facts(model.mode_scorer(), facts, known).features())
+    chance = ranker.chance(view_facts(model.mode_scorer(), facts, known).features(), facts[:, 1])
     assert (ranker.validation_share * chance).sum() == pytest.approx(right.sum(), rel=0.02)  # the constant is free
     swapped = replace(data, test=data.test[::-1].copy())
     other = learn_ranker(random_model(swapped).mode_scorer())
@@ -198,12 +198,13 @@ def test_a_ranking_learns_from_decisions() -> None:
     """Candidates like those that people rejected come later, and those like accepted ones earlier."""
     model = ranked()
     mode, known = model.mode_scorer(), Known.everything(model.data)
-    features = view_facts(mode, find_candidates(mode, known, 40), known).features()
-    before = model.ranker.chance(features) if model.ranker else np.empty(0)
+    facts = find_candidates(mode, known, 40)
+    features = view_facts(mode, facts, known).features()
+    before = model.ranker.chance(features, facts[:, 1]) if model.ranker else np.empty(0)
     for right in (False, True):
         after = learn_ranker(mode, Decided(features, np.full(40, right)))
         assert after is not None
-        assert (after.chance(features).mean() > before.mean()) == right
+        assert (after.chance(features, facts[:, 1]).mean() > before.mean()) == right
 
 
 def test_files_hold_the_ranking_and_the_decisions(tmp_path: Path) -> None:
@@ -219,7 +220,10 @@ def test_files_hold_the_ranking_and_the_decisions(tmp_path: Path) -> None:
     document = model.ranker.to_dict() if model.ranker else {}
     for damage, words in (({"features": ["other"]}, "other features"), ({"weights": [1.0]}, "weights of a logistic")):
         with pytest.raises(ValueError, match=words):
-            Ranker.from_dict(document | damage)
+            Ranker.from_dict(document | damage, model.data.n_relations)
+    del document["effects"]  # as models had none before relations counted
+    old = Ranker.from_dict(document, model.data.n_relations)
+    assert old.logistic.effects.tolist() == [0.0] * model.data.n_relations
     with pytest.raises(ValueError, match="decisions"):
         Decided.from_dict({"features": [[0.0] * len(FEATURES)], "right": []})
 

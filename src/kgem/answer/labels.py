@@ -17,7 +17,7 @@ from kgem.errors import UnknownLabel
 
 __all__ = ["LabelSearch", "entity_id", "entity_ids", "explain", "fold", "means", "relation_id", "relation_ids"]
 
-EXACT, WORD, INSIDE, NOWHERE = range(4)  # how a label matches, best first
+EXACT, BEGINNING, WORD, INSIDE, NOWHERE = range(5)  # how a label matches, best first
 NEIGHBOURS = 100  # labels that a mistyped one is compared with
 COMPARED = 100  # characters of them
 SEVERAL = 5  # symbols of the same name that an error lists
@@ -86,7 +86,7 @@ class LabelSearch:
         return len(found), found[best]
 
     def near(self, text: str, most: int = 3) -> list[str]:
-        """Labels that may have been meant by one that is not there: the most alike, then those with the text inside."""
+        """Labels that may have been meant by one that is not there: alike as a whole, or with the text inside."""
         wanted = fold(text)[:COMPARED]
         if not wanted:
             return []
@@ -119,6 +119,7 @@ class LabelSearch:
         how[owners] = INSIDE
         how[owners[self._word_starts[places]]] = WORD
         first = owners[self._starts[owners] == places]
+        how[first] = BEGINNING
         how[first[self._sizes[first] == len(wanted)]] = EXACT
         return how
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 __all__ = ["Logistic", "expand", "weigh_alike"]
 
-RIDGE, GROUP_RIDGE = 30.0, 1.0  # on the squares of weights, and of the effects of groups, halved
+RIDGE, GROUP_RIDGE = 30.0, 3.0  # on the squares of weights, and of the effects of groups, halved
 FAR = 10.0  # features and products are kept within so many standard deviations
 STEPS = 50
 ENOUGH = 1e-8  # what a step may still gain, for each example

@@ -126,7 +126,7 @@ def missing_facts(
     found = found[~mode.candidates.is_rejected(found)]
     views = view_facts(mode, found, Known.training(data), known, memory=memory)
     shares = np.where(views.asked_in(queries), views.log_share_of_all, -np.inf)  # (n, 2)
-    chances = None if mode.ranker is None else mode.ranker.chance(views.features())
+    chances = None if mode.ranker is None else mode.ranker.chance(views.features(), views.facts[:, 1])
     worth = shares.max(1) if chances is None else chances
     allowed = ~views.breaks_a_rule | all_values
     order = np.argsort(-worth, kind="stable")

@@ -340,7 +340,7 @@ def _to_model(store: Store, place: Path, device: torch.device) -> Model:
         temperatures={str(mode): Temperature.from_dict(t) for mode, t in document["temperatures"].items()},
         learned_judge=None if judge is None else Judge.from_dict(judge, data.n_relations),
         n_samples=int(document["n_samples"]),
-        ranker=Ranker.from_dict(proposals["ranker"]) if proposals.get("ranker") else None,
+        ranker=Ranker.from_dict(proposals["ranker"], data.n_relations) if proposals.get("ranker") else None,
         decided=Decided.from_dict(proposals.get("decided", {})),
         rejected=tuple((str(h), str(r), str(t)) for h, r, t in proposals.get("rejected", ())),
         metrics=dict(document["metrics"]),

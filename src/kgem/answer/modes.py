@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from kgem.answer.candidates import Candidates
-    from kgem.data.dataset import Dataset
+    from kgem.data.dataset import Dataset, LongArray
     from kgem.evaluate.blocks import Ints, Scorer
     from kgem.evaluate.temperature import Floats, Temperature
     from kgem.model.embeddings import Embeddings
@@ -36,18 +36,18 @@ else:  # what a command or a request may ask for
 
 
 class RanksProposals(Protocol):
-    """How often candidates were among hidden facts, by their features (n, F)."""
+    """How often candidates were among hidden facts, by their features (n, F) and relations (n,)."""
 
     @property
     def hidden(self) -> int:
         """How many facts were hidden from training."""
         ...
 
-    def chance(self, features: Floats) -> Floats:
+    def chance(self, features: Floats, relations: LongArray) -> Floats:
         """How often candidates like these were among them: (n,)."""
         ...
 
-    def chance_in_test(self, features: Floats) -> Floats:
+    def chance_in_test(self, features: Floats, relations: LongArray) -> Floats:
         """How often candidates like these, if they are no validation facts, are test facts: (n,)."""
         ...
 

@@ -56,8 +56,8 @@ def measure_proposals(
     claims, hits = np.empty(0), np.empty(0, dtype=bool)
     if mode.ranker is not None:
         features = views.features()
-        chance = mode.ranker.chance_in_test(features)
-        order = np.argsort(-mode.ranker.chance(features), kind="stable")
+        chance = mode.ranker.chance_in_test(features, found[:, 1])
+        order = np.argsort(-mode.ranker.chance(features, found[:, 1]), kind="stable")
         order = order[~views.breaks_a_rule[order]][: max(FIRST)]
         claims, hits = chance[order], right[order]
     bins = range(0, len(hits) - BIN + 1, BIN)

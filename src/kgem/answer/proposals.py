@@ -1,13 +1,13 @@
 """Which facts to propose, and how often proposals like them are right: learned from facts hidden from training.
 
 Candidates are the answers with the highest share to all questions that training has. The label of a candidate is
-whether validation has it. A logistic model of its features and their products says how often candidates like it
-were hidden. Test facts are hidden, too, and may not be looked at: with v validation and t test facts, a candidate that
-is hidden is among the validation facts in a share c = v / (v + t) of all cases. So c * sigmoid is what validation can
-show, and sigmoid is how often candidates like this one were among the facts hidden from training. As the graph itself
-is not complete, that is a lower bound of how many of the kind are true; but the hidden ones are known, and what is
-proposed is the rest of the kind. Features count training facts alone, here and when facts
-are proposed: with more known answers every share would be larger than those that were learned from.
+whether validation has it. A logistic model of its features, their products and its relation says how often candidates
+like it were hidden. Test facts are hidden, too, and may not be looked at: with v validation and t test facts, a
+candidate that is hidden is among the validation facts in a share c = v / (v + t) of all cases. So c * sigmoid is what
+validation can show, and sigmoid is how often candidates like this one were among the facts hidden from training. As the
+graph itself is not complete, that is a lower bound of how many of the kind are true; but the hidden ones are known, and
+what is proposed is the rest of the kind. Features count training facts alone, here and when facts are proposed: with
+more known answers every share would be larger than those that were learned from.
 
 Decisions of people about proposals are labels too, of what is true and not of what is hidden.
 """
@@ -67,7 +67,7 @@ class Decided:
 
 @dataclass(frozen=True, eq=False)
 class Ranker:
-    """How often candidates were among the hidden facts, by their features."""
+    """How often candidates were among the hidden facts, by their features and relations."""
 
     logistic: Logistic
     hidden: int  # validation and test facts
@@ -75,13 +75,13 @@ class Ranker:
     candidates: int  # that it learned from
     found: int  # of them, validation facts
 
-    def chance(self, features: Floats) -> Floats:
+    def chance(self, features: Floats, relations: LongArray) -> Floats:
         """How often candidates like these were among the facts hidden from training: (n,)."""
-        return self.logistic.chance(features)
+        return self.logistic.chance(features, relations)
 
-    def chance_in_test(self, features: Floats) -> Floats:
+    def chance_in_test(self, features: Floats, relations: LongArray) -> Floats:
         """How often candidates like these, if they are no validation facts, are test facts: (n,)."""
-        chance, c = self.chance(features), self.validation_share
+        chance, c = self.chance(features, relations), self.validation_share
         return (1 - c) * chance / (1 - c * chance)
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,11 +90,11 @@ class Ranker:
         return {"features": list(FEATURES), **self.logistic.to_dict(), **counts}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Ranker:
+    def from_dict(cls, document: Mapping[str, Any], n_relations: int) -> Ranker:
         if list(document["features"]) != list(FEATURES):
             raise ValueError("the ranking of proposals was learned from other features")
         return cls(
-            Logistic.from_dict({"effects": [], **document}, len(FEATURES), 0),
+            Logistic.from_dict({"effects": [0.0] * n_relations, **document}, len(FEATURES), n_relations),
             hidden=int(document["hidden"]),
             validation_share=float(document["validation_share"]),
             candidates=int(document["candidates"]),
@@ -119,6 +119,8 @@ def learn_ranker(
     logistic = Logistic.fit(
         np.concatenate([features, decided.features]),
         np.concatenate([right, decided.right]),
+        np.concatenate([facts[:, 1], np.full(len(decided.right), -1)]),
+        data.n_relations,
         ceilings=np.concatenate([np.full(len(features), c), np.ones(len(decided.right))]),
     )
     return Ranker(logistic, len(data.valid) + len(data.test), c, len(facts), int(right.sum()))

@@ -121,7 +121,7 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
       ...[rest, none].filter(Boolean).map((note) => el("li", { class: "none", role: "presentation" }, note)),
     );
     list.scrollTop = 0;
-    activate(text && items.length ? 0 : -1);
+    activate(text ? likeliest(items, text) : -1);
     announce(none ?? `${plural(total, one, many)}${text ? " found" : ""}`);
   }
 
@@ -198,6 +198,12 @@ export function combobox({ id, label, kind, placeholder, choose, announce, hideL
   }
 
   return { root, input, set, open };
+}
+
+/** The place of the label that was typed, or else of the most frequent one: what Enter takes; -1 if there is none. */
+function likeliest(items, text) {
+  const same = items.findIndex(({ label }) => label.toLowerCase() === text.toLowerCase());
+  return same >= 0 ? same : items.findIndex(({ frequency }) => frequency === Math.max(...items.map((item) => item.frequency)));
 }
 
 /** A label with the part that was typed in bold, where that is plain to see. */
