@@ -78,6 +78,17 @@ def test_ties_of_all_rules_equal_brute_force(
     assert (ranks.pessimistic > ranks.optimistic).mean() > 0.5
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_ranks_do_not_depend_on_how_many_rows_are_compared_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Parts with one target per query, and parts with several."""
+    facts = np.concatenate([TEST[:20], TEST[:5], TEST[3:4]])
+    monkeypatch.setattr("kgem.evaluate.ranking.COMPARED_BYTES", rows * 4 * DATA.n_entities)
+    model = whole_numbers(DATA, "complex")
+    assert_ranks(rank(model, facts, KNOWN), model, facts, KNOWN)
+
+
 def test_a_model_that_knows_nothing_gets_no_credit() -> None:
     """All vectors equal: pessimistic ranks are the number of candidates, optimistic ones are 1."""
     model = whole_numbers(DATA, "distmult", distinct=1)

@@ -87,22 +87,28 @@ def _count_above(block: Block, targets: Targets, scratch: tuple[Tensor, ...]) ->
     above = torch.zeros(2, len(own), dtype=torch.int64, device=own.device)
     for start, scores in block.scores(again=True):
         targets.leave_out(start, scores, torch.nan)  # nothing compares with what is not a number
-        above += _compare(scores, targets.rows, own[:, None], scratch)
+        above += _compare(scores, block.rows, own[:, None], scratch)
     counts = above.cpu().numpy()
     counts[1] -= ~targets.known  # itself, where it was left in the competition
     others = block.scorer.n_entities - targets.left_out[block.rows] - ~targets.known
     return np.where(own.isnan().cpu().numpy(), others, counts)
 
 
-def _compare(scores: Tensor, rows: Tensor, own: Tensor, scratch: tuple[Tensor, ...]) -> Tensor:
-    """Count the scores above, and at or above, each target's own (n, 1), some at a time, in the cache: (2, n)."""
-    counts = torch.empty(2, len(rows), dtype=torch.int64, device=rows.device)
+def _compare(scores: Tensor, rows: Ints, own: Tensor, scratch: tuple[Tensor, ...]) -> Tensor:
+    """Count the scores above, and at or above, each target's own (n, 1), some at a time, in the cache: (2, n).
+
+    `rows` (n,), ascending, are the queries of the targets.
+    """
+    counts = torch.empty(2, len(rows), dtype=torch.int64, device=scores.device)
     copies, marks = (each[:, : scores.shape[1]] for each in scratch)
-    alone = len(rows) == len(scores)  # one target per query: no copies needed
     for start in range(0, len(rows), len(copies)):
         here = slice(start, min(start + len(copies), len(rows)))
-        size = here.stop - here.start
-        mine = scores[here] if alone else torch.index_select(scores, 0, rows[here], out=copies[:size])
+        size, first = here.stop - here.start, int(rows[here.start])
+        if rows[here.stop - 1] - first == size - 1:  # one target per query: no copies needed
+            mine = scores[first : first + size]
+        else:
+            ids = torch.from_numpy(rows[here].astype(np.int64)).to(scores.device)
+            mine = torch.index_select(scores, 0, ids, out=copies[:size])
         # Comparing into floats and adding those up is several times faster than counting booleans.
         counts[0, here] = torch.gt(mine, own[here], out=marks[:size]).sum(dim=1)
         counts[1, here] = torch.ge(mine, own[here], out=marks[:size]).sum(dim=1)
