@@ -174,7 +174,8 @@ class SharedConfig(Section):
     softmax: Literal["auto", "exact", "sampled"] = Field(
         "auto",
         description="over all entities, or estimated from candidates, whose step costs the same however many entities "
-        "there are; auto: exact while an epoch takes at most 3e13 operations (6 * questions * entities * width)",
+        "there are; auto: exact while an epoch takes at most 3e13 operations: 6 * questions * entities * K', K' at least "
+        "64",
     )
     candidates: int = Field(2048, ge=1, description="sampled: entities that the questions of a step share, on average")
     exponent: float = Field(0.5, ge=0, le=1, description="sampled: chances of entities grow with their facts to this")
@@ -203,8 +204,8 @@ class SharedConfig(Section):
 
 
 def exact_operations(n_questions: int, n_entities: int, width: int) -> int:
-    """Of an epoch of the exact softmax: three products."""
-    return 6 * n_questions * n_entities * width
+    """Of an epoch of the exact softmax: three products; below a width of 64 passes over the scores take the time."""
+    return 6 * n_questions * n_entities * max(width, 64)
 
 
 class RunConfig(Section):
