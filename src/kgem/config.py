@@ -174,8 +174,8 @@ class SharedConfig(Section):
     softmax: Literal["auto", "exact", "sampled"] = Field(
         "auto",
         description="over all entities, or estimated from candidates, whose step costs the same however many entities "
-        "there are; auto: exact while an epoch takes at most 3e13 operations: 6 * questions * entities * K', K' at least "
-        "64",
+        "there are; auto: exact while an epoch takes at most 3e13 operations: 6 * questions * entities * K', with K' "
+        "at least 64",
     )
     candidates: int = Field(2048, ge=1, description="sampled: entities that the questions of a step share, on average")
     exponent: float = Field(0.5, ge=0, le=1, description="sampled: chances of entities grow with their facts to this")
