@@ -24,6 +24,7 @@ __all__ = [
 
 NONE = "none"  # how text says that a setting has no value
 AFFORDABLE = 3e13  # operations of an exact epoch: some five minutes of two cores
+MANY_NUMBERS = 2**26  # in a table: from here on memory counts
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
@@ -64,7 +65,7 @@ class TrainConfig(Section):
 
     epochs: int = Field(100, ge=0, description="at most this many")
     batch_size: int | None = Field(None, ge=1, description="queries per step; none: about 250 steps an epoch")
-    optimizer: str = Field("adagrad", description="adagrad, adam or sgd")
+    optimizer: str = Field("adagrad", description="adagrad, row-adagrad (one accumulator per row), adam or sgd")
     learning_rate: float = Field(0.3, gt=0, description="at the start")
     half_life: float | None = Field(None, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     averaging: float = Field(0.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
@@ -177,12 +178,15 @@ class SharedConfig(Section):
     softmax: Literal["auto", "exact", "sampled"] = Field(
         "auto",
         description="over all entities, or estimated from candidates, whose step costs the same however many entities "
-        "there are; auto: exact while an epoch takes at most 3e13 operations (6 * questions * entities * width)",
+        "there are; auto: exact while an epoch takes at most 3e13 operations: 6 * questions * entities * K', with K' "
+        "at least 64",
     )
     candidates: int = Field(2048, ge=1, description="sampled: entities that the questions of a step share, on average")
     exponent: float = Field(0.5, ge=0, le=1, description="sampled: chances of entities grow with their facts to this")
-    accumulators: Literal["row", "number"] = Field(
-        "row", description="sampled, of Adagrad: one for each row, or for each number, which takes twice the memory"
+    accumulators: Literal["auto", "row", "number"] = Field(
+        "auto",
+        description="sampled, of Adagrad: one for each row, or for each number, which learns faster and takes half as "
+        "much memory again; auto: for each number while the table of entities has at most 2^26 of them",
     )
     exact_epochs: int = Field(0, ge=0, description="sampled: at most so many exact epochs at the end of distillation")
     validation: int | None = Field(
@@ -198,10 +202,14 @@ class SharedConfig(Section):
             self.softmax == "auto" and exact_operations(n_questions, n_entities, width) > AFFORDABLE
         )
 
+    def accumulates_rows(self, n_entities: int, width: int) -> bool:
+        """Whether Adagrad has one accumulator for each row only."""
+        return self.accumulators == "row" or (self.accumulators == "auto" and n_entities * width > MANY_NUMBERS)
+
 
 def exact_operations(n_questions: int, n_entities: int, width: int) -> int:
-    """Of an epoch of the exact softmax: three products."""
-    return 6 * n_questions * n_entities * width
+    """Of an epoch of the exact softmax: three products; below a width of 64 passes over the scores take the time."""
+    return 6 * n_questions * n_entities * max(width, 64)
 
 
 class RunConfig(Section):

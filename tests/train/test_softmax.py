@@ -57,9 +57,11 @@ def test_sizes_at_which_auto_changes() -> None:
     assert not auto.is_sampled(150_000, 14_541, 200)  # FB15k-237
     assert not auto.is_sampled(110_000, 40_943, 200)  # WN18RR
     assert auto.is_sampled(647_028, 294_230, 100)
+    assert not auto.accumulates_rows(294_230, 100)
+    assert auto.accumulates_rows(1_000_000, 100)
 
 
-@pytest.mark.parametrize(("accumulators", "columns"), [("row", 1), ("number", 8)])
+@pytest.mark.parametrize(("accumulators", "columns"), [("row", 1), ("number", 8), ("auto", 8)])
 def test_accumulators_are_per_row_or_per_number(accumulators: str, columns: int) -> None:
     fit = ThreePhases(DATA, config(softmax="sampled", accumulators=accumulators))
     assert fit.pretraining.optimizer.state()["0.sum"].shape == (DATA.n_entities, columns)

@@ -39,7 +39,7 @@ def sampled_memory(
     """The sum for a graph of such a size; `widths` are the numbers in a row of each table."""
     size = 8 if config.dtype == "float64" else 4
     set_bytes = size * (n_entities * widths[0] + relation_rows * widths[1])
-    accumulators = 1.0 if config.train.accumulators == "number" else 1 / widths[0]
+    accumulators = 1 / widths[0] if config.train.accumulates_rows(n_entities, widths[0]) else 1.0
     start = 1.0
     pretrained = start + 1 + accumulators  # what later phases keep of it
     learned = pretrained + 2 + 2 * accumulators

@@ -53,7 +53,7 @@ def sampled_settings(config: Config, data: Dataset, width: int) -> Config:
     """
     if not config.train.is_sampled(len(data.query_index), data.n_entities, width):
         return config
-    changes = {}
+    changes, by_row = {}, config.train.accumulates_rows(data.n_entities, width)
     for name in SECTIONS:
         section = getattr(config, name)
         if section.optimizer == "adam":
@@ -62,8 +62,8 @@ def sampled_settings(config: Config, data: Dataset, width: int) -> Config:
                 where=f"{name}.optimizer",
                 remedy=f"{name}.optimizer = adagrad, or train.softmax = exact",
             )
-        row = config.train.accumulators == "row" and section.optimizer == "adagrad"
-        changes[name] = section.model_copy(update={"optimizer": "row-adagrad"} if row else {})
+        changed = {"optimizer": "row-adagrad"} if by_row and section.optimizer == "adagrad" else {}
+        changes[name] = section.model_copy(update=changed)
     changes["em"] = changes["em"].model_copy(update={"m_step": "exact"})
     return config.model_copy(update=changes)
 
