@@ -110,6 +110,16 @@ def test_killed_at_random_moments_and_resumed_it_ends_the_same_to_the_bit(
     assert process.exitcode == 0 and same(tmp_path / "run", whole)
 
 
+def test_what_was_left_of_a_checkpoint_that_was_being_removed_goes_when_the_run_is_opened(tmp_path: Path) -> None:
+    with begin(tmp_path / "run") as run:
+        stop_after(run, 1)
+    left = tmp_path / "run" / "checkpoints" / ".000000.kgem-tmp"
+    left.mkdir()
+    (left / "tensors.safetensors").write_bytes(b"large")
+    Run.open(tmp_path / "run").close()
+    assert [path.name for path in left.parent.iterdir()] == ["000001"]
+
+
 # stopped
 
 
