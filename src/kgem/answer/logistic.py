@@ -58,7 +58,9 @@ class Logistic:
 
     def logit(self, features: Floats, groups: Longs | int = -1) -> Floats:
         """(n,)"""
-        return expand((features - self.centre) / self.scale) @ self.weights + np.append(self.effects, 0.0)[groups]
+        effects = np.append(self.effects, 0.0)[groups]
+        logits: Floats = expand((features - self.centre) / self.scale) @ self.weights + effects
+        return logits
 
     def chance(self, features: Floats, groups: Longs | int = -1) -> Floats:
         """(n,)"""
@@ -81,7 +83,8 @@ class Logistic:
 
 def weigh_alike(right: Bools) -> Floats:
     """Weights with which right and wrong examples count the same in all, one each on average: (n,)."""
-    return np.where(right, 0.5 / max(right.sum(), 1), 0.5 / max((~right).sum(), 1)) * len(right)
+    weights: Floats = np.where(right, 0.5 / max(right.sum(), 1), 0.5 / max((~right).sum(), 1)) * len(right)
+    return weights
 
 
 def expand(standard: Floats) -> Floats:
