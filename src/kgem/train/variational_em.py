@@ -268,7 +268,7 @@ def estimate_once(
 def draw(state: EMState) -> None:
     """Line 4: one sample of both tables from q, into the state's scratch."""
     for gaussian, table in zip(state.posterior, state.sample.tables(), strict=True):
-        gaussian.draw(state.noise, table)
+        gaussian.sample(state.noise, out=table)
 
 
 def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float) -> None:
