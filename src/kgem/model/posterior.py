@@ -101,7 +101,7 @@ def fill_normal(out: Tensor, generator: torch.Generator) -> None:
         return
     flat = out.view(-1)
     start = int(torch.empty(1, dtype=torch.int64).random_(-(2**63), None, generator=generator))
-    counters = _counters()[: min(BLOCK, flat.numel() + 1) // 2 + 1]
+    counters = _counters(BLOCK)[: min(BLOCK, flat.numel() + 1) // 2 + 1]
     bits, shifted = torch.empty_like(counters), torch.empty_like(counters)
     for first in range(0, flat.numel(), BLOCK):
         block = flat[first : first + BLOCK]
@@ -113,9 +113,9 @@ def fill_normal(out: Tensor, generator: torch.Generator) -> None:
 
 
 @cache
-def _counters() -> Tensor:
-    """Multiples of the increment, as many as a pass needs."""
-    return torch.arange(BLOCK // 2 + 1).mul_(_signed(GOLDEN))
+def _counters(block: int) -> Tensor:
+    """Multiples of the increment, as many as a pass over so many numbers needs."""
+    return torch.arange(block // 2 + 1).mul_(_signed(GOLDEN))
 
 
 def _splitmix(counters: Tensor, offset: int, bits: Tensor, shifted: Tensor) -> Tensor:
