@@ -101,29 +101,6 @@ def test_posterior_draws_both_tables_from_one_generator() -> None:
     assert not torch.equal(q.sample(generator)[0], entities)
 
 
-def test_a_draw_for_a_step_has_the_moments_of_q() -> None:
-    """Over draws, of every number, and of the products of two; from the generator alone."""
-    q = gaussian(torch.float32)
-    noise = torch.empty(4000, q.mean.numel())
-    generator, again, out = seeded(), seeded(), torch.empty_like(q.mean)
-    for row in noise:
-        q.draw(generator, out)
-        row.copy_(((out - q.mean) / q.std).flatten())
-    error = 5 / len(noise) ** 0.5
-    torch.testing.assert_close(noise.mean(0), torch.zeros(q.mean.numel()), atol=error, rtol=0)
-    torch.testing.assert_close(noise.T @ noise / len(noise), torch.eye(q.mean.numel()), atol=2 * error, rtol=0)
-    q.draw(again, out)
-    torch.testing.assert_close(((out - q.mean) / q.std).flatten(), noise[0])
-
-
-def test_a_draw_of_a_large_table_is_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    q = gaussian(torch.float32)
-    out = torch.empty_like(q.mean)
-    monkeypatch.setattr("kgem.model.posterior.POOL", 4 * q.mean.numel() - 4)
-    q.draw(seeded(), out)
-    assert torch.equal(out, q.sample(seeded())[0])
-
-
 def reference_noise(start: int, n: int) -> np.ndarray:
     """fill_normal by the definitions, one number after the other."""
     numbers, mask = [], 2**64 - 1

@@ -21,9 +21,6 @@ BLOCK = 2**18
 GOLDEN = 0x9E3779B97F4A7C15
 ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 
-POOL = 2**22  # numbers of noise that are made once, for tables of at most a quarter as many
-SLOT = 16  # numbers: where a table's noise may begin in the pool, on a cache line
-
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
@@ -65,21 +62,6 @@ class Gaussian:
         torch.addcmul(self.mean, sample, noise, out=sample)
         return sample, noise
 
-    def draw(self, generator: torch.Generator, out: Tensor) -> None:
-        """Algorithm 2, lines 4-5 for a step of training: mean + exp(log_std) * noise into `out`, (rows, K').
-
-        Making noise takes longer than all else of a step on a small table. There it is a piece of one pool, from a
-        random place and with a random sign: independent within a table, as good as so between steps.
-        """
-        if out.numel() > POOL // 4 or out.dtype != torch.float32 or out.device.type != "cpu":
-            self.sample(generator, out=out)
-            return
-        slots = (POOL - out.numel()) // SLOT + 1
-        place, odd = divmod(int(torch.randint(2 * slots, (), generator=generator)), 2)
-        noise = _pool()[place * SLOT : place * SLOT + out.numel()].view_as(out)
-        torch.exp(self.log_std, out=out)
-        torch.addcmul(self.mean, out, noise, value=1 - 2 * odd, out=out)
-
     def entropy(self) -> Tensor:
         """H[q] = sum of log_std + log(2 pi e) / 2 (Eq. 14, every constant kept), a float64 scalar."""
         constant = 0.5 * math.log(2 * math.pi * math.e)
@@ -107,14 +89,6 @@ class Posterior:
         return self.entities.entropy() + self.relations.entropy()
 
 
-@cache
-def _pool() -> Tensor:
-    """Standard normal noise, (POOL,): the same in every process, so that a fit goes on to the bit."""
-    pool = torch.empty(POOL)
-    fill_normal(pool, torch.Generator().manual_seed(0))
-    return pool
-
-
 def fill_normal(out: Tensor, generator: torch.Generator) -> None:
     """Fill a contiguous tensor with standard normal noise, in place; bit for bit the same for the same state.
 
@@ -127,15 +101,21 @@ def fill_normal(out: Tensor, generator: torch.Generator) -> None:
         return
     flat = out.view(-1)
     start = int(torch.empty(1, dtype=torch.int64).random_(-(2**63), None, generator=generator))
-    counters = torch.arange(min(BLOCK, flat.numel() + 1) // 2 + 1).mul_(_signed(GOLDEN)).add_(start)
+    counters = _counters(BLOCK)[: min(BLOCK, flat.numel() + 1) // 2 + 1]
     bits, shifted = torch.empty_like(counters), torch.empty_like(counters)
     for first in range(0, flat.numel(), BLOCK):
         block = flat[first : first + BLOCK]
         pairs = (block.numel() + 1) // 2  # one 64-bit word makes two numbers
-        words = _splitmix(counters[:pairs], GOLDEN * (first // 2), bits[:pairs], shifted[:pairs])
+        words = _splitmix(counters[:pairs], start + GOLDEN * (first // 2), bits[:pairs], shifted[:pairs])
         odd = words.view(torch.int32)[: block.numel()].bitwise_right_shift_(7).bitwise_or_(1)
         block.copy_(odd).mul_(2.0**-24)  # exact: odd multiples of 2^-24 in (-1, 1)
         torch.erfinv(block, out=block).mul_(math.sqrt(2))
+
+
+@cache
+def _counters(block: int) -> Tensor:
+    """Multiples of the increment, as many as a pass over so many numbers needs."""
+    return torch.arange(block // 2 + 1).mul_(_signed(GOLDEN))
 
 
 def _splitmix(counters: Tensor, offset: int, bits: Tensor, shifted: Tensor) -> Tensor:

@@ -306,7 +306,7 @@ def draw(state: EMState, touched: Touched = ALL) -> tuple[tuple[Tensor, ...], Em
     else:
         sample = state.means.with_tables(*(torch.empty_like(mean) for mean in means))
     for mean, log_std, out in zip(means, log_stds, sample.tables(), strict=True):
-        Gaussian(mean, log_std).draw(state.noise, out)
+        Gaussian(mean, log_std).sample(state.noise, out=out)
     return means, sample
 
 
