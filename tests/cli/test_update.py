@@ -76,7 +76,7 @@ def test_new_facts_into_a_run_of_its_own(kgem: Kgem) -> None:
         "removed: 1 fact (1 in train)",
         "warning: 1 fact in test already: left there",
         "warning: 1 fact to remove that the graph does not have",
-        "at most 6 epochs",
+        "in all, for 6 epochs",
         "run folder: a-2",
         "next: kgem predict a-2",
     ):

@@ -18,11 +18,12 @@ from kgem.errors import ArtifactError, InputError
 from kgem.evaluate import validation
 from kgem.model.objective import SoftmaxObjective
 from kgem.model.teacher import Teacher
+from kgem.report.formatting import describe_missing
 from kgem.report.report import render_report
 from kgem.runs.configure import configure
 from kgem.runs.fitting import Prepared
 from kgem.runs.run import Run, read_log
-from killing import same, tables
+from killing import same
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]
@@ -231,6 +232,7 @@ def test_what_is_there_becomes_a_model_that_says_what_it_lacks(
     assert model.metrics["valid"]["overall"]["mrr"] > 0 and model.predict(GRAPH.entities[0], GRAPH.relations[0])
     if missing[0] == "em":
         assert torch.equal(model.point.entities, pretrained) and model.provenance["mix"] == [0.0, 1.0]
+    assert ("EM starts with" in describe_missing(model)) == (missing[0] == "pretrain")
     page = render_report(model)
     assert "<b>Unfinished.</b>" in page and "distillation" in page
     with Run.open(folder) as run:  # and it can still go on
@@ -289,4 +291,4 @@ def test_nothing_to_make_a_model_of(tmp_path: Path) -> None:
         run.finish(early=True)
     with pytest.raises(ArtifactError, match="--finish"):
         load(tmp_path / "run")
-    assert not (tmp_path / "run" / "model").exists() and tables
+    assert not (tmp_path / "run" / "model").exists()

@@ -37,7 +37,7 @@ def open_model(run: Path, device: str = "cpu") -> Model:
 def say_unfinished(model: Model, folder: Path) -> None:
     """Where a model was made of a fit that was stopped: what it lacks, and how to go on."""
     if model.unfinished:
-        say(f"note: {describe_missing(model.unfinished)}; to go on with it: kgem resume {plain(folder)}")
+        say(f"note: {describe_missing(model)}; to go on with it: kgem resume {plain(folder)}")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kgem.answer.model import Model
     from kgem.answer.predict import Answer
     from kgem.evaluate.metrics import Metrics
 
@@ -23,12 +24,12 @@ def pluralise(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
-def describe_missing(phases: Sequence[str]) -> str:
-    """What the model of a fit that was ended early lacks; `phases` are those that did not come to their end."""
-    names = [PHASE_NAMES[phase] for phase in phases]
+def describe_missing(model: Model) -> str:
+    """What the model of a fit that was ended early lacks."""
+    names = [PHASE_NAMES[phase] for phase in model.unfinished]
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    start = "; its ranges are as wide as a guess, not learned" if phases[0] == "pretrain" else ""
-    return f"this fit is not finished: without the end of {listed}{start}"
+    guessed = "" if model.provenance["epochs"].get("em") else "; its strengths and ranges are those that EM starts with"
+    return f"this fit is not finished: without the end of {listed}{guessed}"
 
 
 def list_some(names: Sequence[str], most: int) -> str:

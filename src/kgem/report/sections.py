@@ -58,7 +58,7 @@ def render_unfinished(model: Model) -> str:
     """Of a fit that was ended early: that it was."""
     if not model.unfinished:
         return ""
-    missing = describe_missing(model.unfinished)
+    missing = describe_missing(model)
     return f'<p class="verdict-line"><b>Unfinished.</b> {esc(missing[0].upper() + missing[1:])}.</p>'
 
 

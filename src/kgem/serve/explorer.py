@@ -88,7 +88,7 @@ class Explorer:
             "mode": model.mode,
             "modes": list(MODES),
             "mode_meanings": MODES,
-            "unfinished": describe_missing(model.unfinished) if model.unfinished else None,
+            "unfinished": describe_missing(model) if model.unfinished else None,
             "graph": {
                 "entities": data.n_entities,
                 "relations": data.n_relations,
