@@ -37,7 +37,6 @@ from kgem.runs.fitting import Prepared, finish, start_fit
 from kgem.runs.tensorboard import TensorBoard, numbers_of
 from kgem.settings import differences, read_toml, to_toml
 from kgem.train.driver import Fit
-from kgem.train.machine import record_threads
 from kgem.train.phases import PHASES
 from kgem.train.point_estimate import strip_prefix
 from kgem.train.stopping import Asked, never
@@ -137,7 +136,8 @@ class Run:
 
     def set_threads(self, threads: int) -> None:
         """Mutates: the run goes on with so many threads, which is written down; to be called before its epochs."""
-        self.config = record_threads(self.config, threads)
+        said = {"threads": threads, "remeasure": False}
+        self.config = self.config.model_copy(update={"run": self.config.run.model_copy(update=said)})
         _write_text(self.folder / CONFIG, to_toml(self.config))
 
     def show_in_tensorboard(self) -> None:
@@ -353,7 +353,7 @@ def _check_config(folder: Path, config: Config) -> None:
     except (ConfigError, ValidationError) as error:
         raise ConfigError("was changed and no longer makes sense", where=str(path), remedy=remedy) from error
     changed = set(differences(said, config))
-    written_first = {"run.threads"} if config.run.time_budget is None else {"run.threads", *LENGTHS}
+    written_first = {"run.threads", "run.remeasure"} | (LENGTHS if config.run.time_budget is not None else set())
     if changed <= written_first:  # the run was killed before the checkpoint that would have them
         return _write_text(path, to_toml(config)) if changed else None
     if changed:
