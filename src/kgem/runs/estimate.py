@@ -23,9 +23,10 @@ from kgem.train.variational_em import EMState, e_step, estimate_gradients, m_ste
 __all__ = ["Estimate", "estimate_fit", "estimate_graph"]
 
 USUAL = {"pretrain": 45, "em": 18, "retrain": 34, "distil": 11}  # epochs: medians of the 130 fits in results/
-TAUGHT = 1.35  # steps of distillation: what a step takes more than one without a teacher
+TAUGHT = 1.6  # steps of distillation: what a step takes more than one without a teacher
 TARGETS = 0.5  # epochs: what it takes once to make the teacher's targets
-LAST = 1.1  # for the choice of the mode, the judge, the evaluation and the files
+BLEND = 3.0  # validations: what one takes that asks two models together
+LAST, AT_LEAST = 1.1, 2.0  # the choice of the mode, the judge, the evaluation, the files: times all, and seconds more
 STEPS, LEAST = 3, 0.1  # measured of each kind: at least so many, and at least so many seconds
 ASKED = 512  # validation facts
 
@@ -47,12 +48,12 @@ class Estimate:
     @property
     def seconds(self) -> float:
         """Of all that is to come, if it has as many epochs as fits usually have."""
-        return LAST * (self._sum(self.usual) + self.targets)
+        return LAST * (self._sum(self.usual) + self.targets) + AT_LEAST
 
     @property
     def most_seconds(self) -> float:
         """If no phase ends early."""
-        return LAST * (self._sum(self.most) + self.targets)
+        return LAST * (self._sum(self.most) + self.targets) + AT_LEAST
 
     def _sum(self, counts: dict[str, int]) -> float:
         return sum(self.epochs[phase] * n for phase, n in counts.items())
@@ -86,8 +87,8 @@ def estimate_fit(fit: Fit, prepared: Prepared) -> Estimate:
         section = getattr(config, phase)
         n = -(-phases.objective.n_items // (section.batch_size or default_batch_size(phases.objective.n_items)))
         step = steps["em" if phase == "em" else "point"] * (TAUGHT if phase == "distil" else 1.0)
-        both = 2.0 if phase == "retrain" and section.judge == "blend" else 1.0  # models that validation asks
-        epochs[phase] = n * step + both * asked / section.validate_every
+        validations = BLEND if phase == "retrain" and section.judge == "blend" else 1.0
+        epochs[phase] = n * step + validations * asked / section.validate_every
     most = _epochs_left(phases, config)
     usual = most if prepared.warm else {p: min(n, max(USUAL[p] - _done(phases, p), 1)) for p, n in most.items()}
     targets = TARGETS * epochs["distil"] if most.get("distil") else 0.0
