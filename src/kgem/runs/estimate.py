@@ -22,7 +22,7 @@ from kgem.train.variational_em import EMState, e_step, estimate_gradients, m_ste
 
 __all__ = ["Estimate", "estimate_fit", "estimate_graph"]
 
-USUAL = {"pretrain": 45, "em": 18, "retrain": 34, "distil": 11}  # epochs: medians of the 130 fits in results/
+USUAL = {"pretrain": 40, "em": 19, "retrain": 32, "distil": 9}  # epochs: medians of the 114 fits in results/
 TAUGHT = 1.6  # steps of distillation: what a step takes more than one without a teacher
 TARGETS = 0.5  # epochs: what it takes once to make the teacher's targets
 BLEND = 3.0  # validations: what one takes that asks two models together
