@@ -23,7 +23,7 @@ from kgem.train.variational_em import EMState, e_step, estimate_gradients, m_ste
 
 __all__ = ["Estimate", "estimate_fit", "estimate_graph"]
 
-USUAL = {"pretrain": 45, "em": 18, "retrain": 34, "distil": 11}  # epochs: medians of the 130 fits in results/
+USUAL = {"pretrain": 40, "em": 19, "retrain": 32, "distil": 9}  # epochs: medians of the 114 fits in results/
 TAUGHT = 1.6  # steps of distillation: what a step takes more than one without a teacher
 TARGETS = 0.5  # epochs: what it takes once to make the teacher's targets
 UPDATED, NOISY = 1.3, 1.8  # a step of a sampled softmax with its updates, and with noise, beside its gradient
