@@ -108,8 +108,7 @@ class ComplEx(Score):
     def query(self, h: Tensor, r: Tensor) -> Tensor:
         h_re, h_im = h.chunk(2, dim=-1)
         r_re, r_im = r.chunk(2, dim=-1)
-        re = torch.addcmul(h_re * r_re, h_im, r_im, value=-1)
-        return torch.cat([re, torch.addcmul(h_re * r_im, h_im, r_re)], dim=-1)
+        return torch.cat([h_re * r_re - h_im * r_im, h_re * r_im + h_im * r_re], dim=-1)
 
     def query_vjp(self, h: Tensor, r: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         # The adjoint of multiplying by r is multiplying by its conjugate.
