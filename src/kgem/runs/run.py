@@ -195,6 +195,8 @@ class Run:
         """Mutates: the model of a fit whose epochs have all been, written into the folder."""
         if len(self.records) > self._saved_step:
             self._try_to_save()  # what is left takes a while on a large graph, too
+        if not self._log_is_whole:  # the last epoch could not be noted
+            self._write_log()
         fit = self.fit
         result, config, seconds = fit.phases.result(), fit.phases.config, fit.seconds
         del fit, self.fit
