@@ -139,7 +139,8 @@ def unread(stream: str, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words", [["data", "stats", "world", "--json"], ["data", "check", "world"]], ids=" ".join)
 def test_a_reader_that_leaves_is_no_error(words: list[str]) -> None:
     done = unread("stdout", *words)
-    assert (done.returncode, done.stderr) == (0, "")
+    said = [line for line in done.stderr.splitlines() if not line.endswith("so far")]  # progress, on a busy machine
+    assert (done.returncode, said) == (0, [])
 
 
 def test_a_reader_that_leaves_hides_no_error(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from driving import complete, stop_after
+from driving import complete, exhaust, stop_after
 from kgem.config import Config
 from kgem.errors import ArtifactError, ConfigError, Damaged, InputError, RunBusy
 from kgem.files import checkpoints as checkpoint
@@ -118,6 +118,15 @@ def test_what_was_left_of_a_checkpoint_that_was_being_removed_goes_when_the_run_
     (left / "tensors.safetensors").write_bytes(b"large")
     Run.open(tmp_path / "run").close()
     assert [path.name for path in left.parent.iterdir()] == ["000001"]
+
+
+def test_a_last_epoch_that_could_not_be_noted_is_in_the_log_in_the_end(whole: Path, tmp_path: Path) -> None:
+    with begin(tmp_path / "run") as run:
+        exhaust(run.epochs())
+        run._log_is_whole = False  # as after an error of the disk
+        (tmp_path / "run" / "log.jsonl").unlink()
+        run.finish()
+    assert same(tmp_path / "run", whole)
 
 
 # stopped

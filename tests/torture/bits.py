@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -202,6 +203,7 @@ def _flip_some(kind: Kind, root: Path, notes: Path, numbers: range, seed: int) -
             changed[bit // 8] ^= 1 << bit % 8
             path.write_bytes(changed)
             warnings.said.clear()
+            signal.alarm(tracing.SECONDS)
             end = _end(kind, root, fine, warnings)
             out.write(f"{end}\t{path.relative_to(root)}, bit {bit}\n".replace("\n", " ").strip() + "\n")
             path.write_bytes(before)

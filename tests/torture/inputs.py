@@ -72,6 +72,7 @@ def _read_some(reader: str, notes: Path, numbers: range, seed: int) -> None:
     """In a process of its own, with so much time and memory for each and no more."""
     from kgem.data.formats import parquet_trial
 
+    signal.alarm(0)  # its time is counted in CPU seconds, input by input
     try_one = READERS[reader]
     try_one(random.Random(0))  # what is loaded late is loaded now
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -225,6 +225,8 @@ class Run:
     def finish(self, *, early: bool = False) -> Model:
         """Mutates: the model of a fit whose epochs have all been, written to the folder; `early`: of what is there."""
         self.save_epochs()  # what is left takes a while on a large graph, too
+        if not self._log_is_whole:  # the last epoch could not be noted
+            self._write_log()
         fit = self.fit
         if early and not self.records:
             what, remedy = "there is nothing to make a model of: no epoch has ended", f"kgem resume {self.folder}"

@@ -217,7 +217,8 @@ def _age(provenance: Mapping[str, Any]) -> int:
 def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
     """The model's own settings with what its races settled on, and short lengths; no phase begins from nothing."""
     config = model.config
-    known = {"shared": 1.0, "beta": config.em.beta, "mix": (1.0, 0.0)} | model.provenance  # first models had no races
+    races: dict[str, Any] = {"shared": 1.0, "beta": config.em.beta, "mix": (1.0, 0.0)}  # of first models, without any
+    known = {**races, **model.provenance}
     short = {
         "pretrain.epochs": 0,
         "pretrain.candidates": (known["shared"],),
