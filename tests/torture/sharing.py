@@ -103,7 +103,8 @@ def _read_models(root: Path) -> None:
         try:
             load(root / "run")
         except Damaged:
-            raise
+            if (root / "run" / ".lock").exists():  # a folder that was made a moment ago is nobody's yet
+                raise
         except ArtifactError:  # not there yet
             time.sleep(0.05)
 
