@@ -119,7 +119,7 @@ def _measure_steps(phases: ThreePhases) -> dict[str, float]:
 
 def _point_steps(phases: ThreePhases) -> Callable[[int], None]:
     """Steps of Algorithm 1 on tables that are thrown away."""
-    config, objective, strengths = phases.config.pretrain, phases.objective, phases.rule_strengths()
+    config, objective, strengths = phases.config.pretrain, phases.softmax.exact, phases.rule_strengths()
     state = PointState.start(phases.pretraining.embeddings.clone(), config, torch.Generator().manual_seed(0))
     batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
     averaging = Averaging(state.embeddings, state.average, 2, len(batches))
@@ -134,7 +134,7 @@ def _point_steps(phases: ThreePhases) -> Callable[[int], None]:
 
 def _em_steps(phases: ThreePhases) -> Callable[[int], None]:
     """Steps of Algorithm 2 on a posterior that is thrown away."""
-    config, objective, prior = phases.config.em, phases.objective, phases.prior
+    config, objective, prior = phases.config.em, phases.softmax.exact, phases.prior
     generators = (torch.Generator().manual_seed(seed) for seed in (0, 1))
     state = EMState.start(phases.pretraining.embeddings.clone(), phases.rule_strengths(), config, *generators)
     batches = objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator)
