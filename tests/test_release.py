@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = ("search", "serve", "tensorboard")
 BROUGHT_BY = {"starlette": "fastapi"}  # a package that another one is built upon
-BROUGHT_BY_USERS = {"pandas"}  # imported only for whoever asks for its frames
+BROUGHT_BY_USERS = {"pandas", "IPython"}  # imported only for whoever asks for its frames, or sits in a notebook
 # Modules whose names are not those of their packages.
 PACKAGES = {"tomli_w": "tomli-w"}
 

@@ -283,7 +283,7 @@ def test_enter_takes_the_most_frequent_match_and_an_unknown_entry_is_told_in_sig
         head.click()
         page.keyboard.type("nowhere at all")
         page.keyboard.press("Enter")
-        alert = page.get_by_role("alert")
+        alert = page.get_by_role("alert").filter(has_text="The graph does not have that")
         expect(alert).to_be_in_viewport(ratio=0.9)
         expect(page.get_by_role("listbox")).to_have_count(0)  # nothing lies over it
 
@@ -503,7 +503,7 @@ def test_server_that_stops_and_comes_back(browser: Browser, own_server: Served) 
         expect(banner).to_contain_text(f"kgem serve {os.path.relpath(own_server.folder)}")
         expect(page.locator(".fact")).to_have_text(fact)
         expect(page.get_by_text("This decision was not confirmed")).to_be_visible()
-        page.get_by_role("link", name="Graph").click()
+        page.get_by_role("link", name="Graph", exact=True).click()
         expect(page.get_by_role("heading", name="the server has stopped")).to_be_visible()
         page.go_back()
         own_server.start()
