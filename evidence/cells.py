@@ -21,7 +21,14 @@ from kgem.train.search import STRENGTHS
 KIND = "kgem-table1-cell"
 PAPER_GRAPHS = ("wn18rr", "wn18", "fb15k-237", "fb15k")
 # What a run is on is written down, but does not make it another cell.
-CARRIED_OUT = {"run.threads", "run.checkpoint_seconds", "run.time_budget", "device", "distil.memory"}
+CARRIED_OUT = {
+    "run.threads",
+    "run.remeasure",
+    "run.checkpoint_seconds",
+    "run.time_budget",
+    "device",
+    "distil.memory",
+}
 
 
 @dataclass(frozen=True)
@@ -154,11 +161,13 @@ def settings_of(document: Document) -> dict[str, Any]:
     """The settings that made a cell what it is, by their dotted names, as they were written.
 
     A setting that came after the cell was made is missing, and not what it would be now; only products were exact
-    before they could be rounded, and no model was distilled before there was distillation.
+    before they could be rounded, no model was distilled before there was distillation, and graphs of cells are so small
+    that their softmax is exact unless told otherwise.
     """
     config = document.get("config", {})
     searched = VARIANTS[document["variant"]].strength == "searched"
-    found: dict[str, Any] = {"run.products": "exact", **_UNDISTILLED} if config else {}
+    exact = {f"train.{name}": value for name, value in Config().train.model_dump(mode="json").items()}
+    found: dict[str, Any] = {"run.products": "exact", **_UNDISTILLED, **exact} if config else {}
     for name, value in config.items():
         found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
     chosen_by_search = {"pretrain.strength"} if searched else set()
