@@ -239,3 +239,13 @@ def test_downloads_count_each_file_anew() -> None:
 )
 def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
     assert progress.duration(seconds) == said
+
+
+@pytest.mark.parametrize("said", [None, "3"])
+def test_numpy_has_one_thread_unless_somebody_says_otherwise(said: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", said or "")
+    if said is None:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert os.environ["OPENBLAS_NUM_THREADS"] == (said or "1")

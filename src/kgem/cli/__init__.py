@@ -133,5 +133,7 @@ app.add_typer(data.app, name="data")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script: runs a command and ends the process with its exit code."""
+    # numpy's products are small here; a second thread of theirs would only wait, and beside other work for long.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with console.report_errors():
         app(args=arguments, prog_name="kgem")
