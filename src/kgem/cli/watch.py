@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgem.cli.console import can_draw, plain, say
 from kgem.cli.progress import BETWEEN_LINES, duration, pace
-from kgem.report.formatting import PHASE_NAMES as NAMES
+from kgem.files.run_folder import PHASE_NAMES as NAMES
 from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ __all__ = [
     "MODEL",
     "MODEL_KIND",
     "MODEL_VERSION",
+    "PHASE_NAMES",
     "REPORT",
     "RUN_KIND",
     "RUN_VERSION",
@@ -25,6 +26,12 @@ RUN_KIND, RUN_VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
 MODEL_KIND, MODEL_VERSION = "kgem-model", 1
 CONFIG, GRAPH, LOG_FILE, CHECKPOINTS = "config.toml", "graph", "log.jsonl", "checkpoints"
 MODEL, REPORT, BOARD = "model", "report.html", "tensorboard"
+PHASE_NAMES = {  # of those in its log, as people read them
+    "pretrain": "pre-training",
+    "em": "variational EM",
+    "retrain": "re-training",
+    "distil": "distillation",
+}
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

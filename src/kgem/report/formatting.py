@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kgem.files.run_folder import PHASE_NAMES
+
 if TYPE_CHECKING:
     from kgem.answer.model import Model
     from kgem.answer.predict import Answer
     from kgem.evaluate.metrics import Metrics
 
-PHASE_NAMES = {
-    "pretrain": "pre-training",
-    "em": "variational EM",
-    "retrain": "re-training",
-    "distil": "distillation",
-}
 METRICS = ("MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks")  # what `metric_cells` gives
 
 

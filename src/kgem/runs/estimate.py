@@ -16,7 +16,7 @@ from kgem.runs.fitting import Prepared, start_fit
 from kgem.train.averaging import Averaging
 from kgem.train.budget import longest
 from kgem.train.driver import Fit
-from kgem.train.machine import Probe, settle, use_threads
+from kgem.train.machine import settle, use_threads
 from kgem.train.phases import PHASES, ThreePhases
 from kgem.train.point_estimate import PointState, default_batch_size
 from kgem.train.variational_em import EMState, e_step, estimate_gradients, m_step
@@ -82,7 +82,7 @@ def estimate_fit(fit: Fit, prepared: Prepared) -> Estimate:
     """Of what is left of a fit; its state and its random numbers stay as they are."""
     phases, config = fit.phases, fit.phases.config
     with use_threads(config.run.threads):
-        steps = _measure_steps(phases)
+        steps = _measure_steps(fit)
         asked = _measure_validation(phases, prepared.data, config)
     epochs = {}
     for phase in PHASES:
@@ -107,11 +107,11 @@ def _done(phases: ThreePhases, phase: str) -> int:
     return phases.epochs_spent.get(phase, 0)
 
 
-def _measure_steps(phases: ThreePhases) -> dict[str, float]:
+def _measure_steps(fit: Fit) -> dict[str, float]:
     """Seconds of a step of either algorithm; where tables may be huge, without copies of them."""
+    phases = fit.phases
     if phases.softmax.is_sampled:
-        config = phases.config.pretrain
-        probe = Probe(phases.objective, phases.pretraining.embeddings, phases.rule_strengths(), config.batch_size)
+        probe = fit.probe()
         seconds = _measure(lambda number: probe.step())
         return {"point": UPDATED * seconds, "em": NOISY * seconds}
     return {"point": _measure(_point_steps(phases)), "em": _measure(_em_steps(phases))}

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from kgem.config import Config
+from kgem.files.run_folder import PHASE_NAMES as NAMES
 from kgem.runs.fitting import OnEpoch
 from kgem.tables import Bar, draw_table
 from kgem.train.budget import longest
@@ -18,7 +19,6 @@ from kgem.train.point_estimate import EpochRecord
 __all__ = ["Progress", "in_notebook", "watch_epochs"]
 
 Progress = OnEpoch | bool | None  # a function, whether to show a bar, or None: a bar in notebooks alone
-NAMES = {"pretrain": "pre-training", "em": "variational EM", "retrain": "re-training", "distil": "distillation"}
 BETWEEN = 0.2  # seconds between two pictures
 
 

@@ -86,7 +86,7 @@ class Fit:
             return
         slower = min(seconds[-2:]) / before
         self._pace = phase, []
-        threads = choose_threads(self._probe(), run.threads)
+        threads = choose_threads(self.probe(), run.threads)
         LOG.warning(
             "epochs became %.1f times slower; best is now: threads = %d (%d so far)", slower, threads, run.threads
         )
@@ -96,7 +96,8 @@ class Fit:
             self.phases.events.append(event)
             torch.set_num_threads(threads)
 
-    def _probe(self) -> Probe:
+    def probe(self) -> Probe:
+        """Steps of this fit whose results are thrown away."""
         phases = self.phases
         tables, size = phases.pretraining.embeddings, phases.config.pretrain.batch_size
         return Probe(phases.objective, tables, phases.rule_strengths(), size)

@@ -17,7 +17,7 @@ from kgem.model.objective import Objective
 from kgem.model.prior import Prior, Strengths
 from kgem.model.scores import get_score
 from kgem.model.teacher import multiplies_bfloat16
-from kgem.train.point_estimate import default_batch_size
+from kgem.train.point_estimate import compute_gradients, default_batch_size
 from kgem.train.softmax import Softmax
 
 __all__ = ["Probe", "choose_threads", "measure", "record_threads", "settle", "use_threads"]
@@ -50,9 +50,7 @@ class Probe:
         """One step up to its gradient, which is nearly all of its time."""
         batch: Any = self._batches[self._next % len(self._batches)]
         self._next += 1
-        touched = self._objective.touched(batch)
-        tables = self._tables.with_tables(*touched.of(self._tables.tables()))
-        self._objective(tables, Strengths(*touched.of(self._strengths)), batch)
+        compute_gradients(self._objective, self._tables, self._strengths, batch)
 
     @classmethod
     def start(cls, data: Dataset, config: Config, products: str) -> Probe:

@@ -213,9 +213,9 @@ class ThreePhases:
             if self.phase == "retrain":
                 self._fall_back(self.race.state)
         elif self._warm is not None:
-            self.race = Race(self._start_retraining(measured=False), self.config.retrain.candidates[:1])
+            self.race = Race(self._start_retraining(measured=False), self.settings.retrain.candidates[:1])
         else:
-            start = PointState.start(self.pretraining.best.clone(), self.config.retrain, self._generator("retrain"))
+            start = PointState.start(self.pretraining.best.clone(), self.settings.retrain, self._generator("retrain"))
             self.race = Race(start, [PRETRAINED])
 
     def result(self) -> FitResult:

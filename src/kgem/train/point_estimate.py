@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from kgem.config import TrainConfig
 from kgem.errors import Diverged
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import Objective
+from kgem.model.objective import Gradients, Objective
 from kgem.model.prior import Strengths
 from kgem.model.rows import ALL, Touched
 from kgem.train.averaging import Averaging
@@ -139,20 +139,42 @@ def point_estimate(
         if not math.isfinite(loss):
             roll_back(state)
             continue
-        state.epoch += 1
-        wanted = validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs)
-        mrr = validate(state.average) if validate is not None and wanted and not stop() else None
-        if stop():
-            state.epoch -= 1
-            state.generator.set_state(order)  # the same batches again, without those that have been
-            state.part.seconds = time.perf_counter() - begun
+        ended, mrr = end_epoch(state, config, validate, stop, order, begun)
+        if not ended:
             return
-        state.part = Part()
         if validate is None or (mrr is not None and state.stopping.update(mrr, state.epoch)):
             copy_tables(state.average, state.best)
         rate = state.slower * schedule.at(state.epoch)
         best = state.stopping.best if state.stopping.best_epoch else None
         yield EpochRecord(state.epoch, loss, rate, time.perf_counter() - begun, mrr, best)
+
+
+class InEpoch(Protocol):
+    """A state of either algorithm, as far as epochs go."""
+
+    epoch: int
+    generator: torch.Generator
+    part: Part
+    average: Embeddings
+
+
+def end_epoch(
+    state: InEpoch, config: TrainConfig, validate: Validate | None, stop: Asked, order: Tensor, begun: float
+) -> tuple[bool, float | None]:
+    """Mutates: the epoch has been, with its figure on validation if that is due. False after a stop: it is left there.
+
+    `order` is what its generator began with, `begun` when it would have begun had it never been left.
+    """
+    state.epoch += 1
+    due = state.epoch % config.validate_every == 0 or state.epoch == config.epochs
+    mrr = validate(state.average) if validate is not None and due and not stop() else None
+    if stop():
+        state.epoch -= 1
+        state.generator.set_state(order)  # the same batches again, without those that have been
+        state.part.seconds = time.perf_counter() - begun
+        return False, None
+    state.part = Part()
+    return True, mrr
 
 
 def run_epoch(
@@ -172,8 +194,7 @@ def run_epoch(
             return state.part.loss
         batch = batches[step]
         touched = objective.touched(batch)
-        tables = state.embeddings.with_tables(*touched.of(state.embeddings.tables()))
-        loss, gradients = objective(tables, Strengths(*touched.of(strengths)), batch)
+        loss, gradients = compute_gradients(objective, state.embeddings, strengths, batch)
         if not math.isfinite(loss):
             return loss
         if step == 0:  # only now are the tables that the last epoch left known to be good
@@ -189,6 +210,15 @@ def run_epoch(
     state.pending = {}
     finite = all(map(is_finite, state.embeddings.tables()))
     return state.part.loss / objective.n_items if finite else math.nan
+
+
+def compute_gradients(
+    objective: Objective, embeddings: Embeddings, strengths: Strengths, batch: Any
+) -> tuple[float, Gradients]:
+    """The objective of a batch and its gradients, for the rows that the batch touches."""
+    touched = objective.touched(batch)
+    tables = embeddings.with_tables(*touched.of(embeddings.tables()))
+    return objective(tables, Strengths(*touched.of(strengths)), batch)
 
 
 def default_batch_size(n_items: int) -> int:

@@ -29,6 +29,7 @@ from kgem.train.point_estimate import (
     Validate,
     copy_tables,
     default_batch_size,
+    end_epoch,
     is_finite,
     strip_prefix,
 )
@@ -185,15 +186,9 @@ def variational_em(
         loss = run_epoch(state, objective, prior, config, stop)
         if not math.isfinite(loss):
             raise Diverged(f"the loss is not a number in EM epoch {state.epoch + 1}", remedy="lower em.learning_rate")
-        state.epoch += 1
-        wanted = validate is not None and (state.epoch % config.validate_every == 0 or state.epoch == config.epochs)
-        mrr = validate(state.average) if validate is not None and wanted and not stop() else None
-        if stop():
-            state.epoch -= 1
-            state.generator.set_state(order)  # the same batches again, without those that have been
-            state.part.seconds = time.perf_counter() - begun
+        ended, mrr = end_epoch(state, config, validate, stop, order, begun)
+        if not ended:
             return
-        state.part = Part()
         state.collapse.update(loss, signal_to_noise(state))
         if validate is None or (mrr is not None and state.stopping.update(mrr, state.epoch)):
             state.keep_as_best()

@@ -21,7 +21,7 @@ from kgem.model.objective import Objective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, similar_strengths
 from kgem.train.optimizer import Optimizer
-from kgem.train.point_estimate import PointState, default_batch_size
+from kgem.train.point_estimate import PointState, compute_gradients, default_batch_size
 from kgem.train.stopping import Asked, never
 from kgem.train.variational_em import EMState, e_step, estimate_gradients
 
@@ -151,9 +151,8 @@ def measure_point(
     for batch in objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator):
         if stop():
             return
-        touched = objective.touched(batch)
-        tables = state.embeddings.with_tables(*touched.of(state.embeddings.tables()))
-        state.optimizer.step(objective(tables, Strengths(*touched.of(strengths)), batch)[1], 0.0, touched)
+        _, gradients = compute_gradients(objective, state.embeddings, strengths, batch)
+        state.optimizer.step(gradients, 0.0, objective.touched(batch))
     _age(state.optimizer, start)
 
 
