@@ -108,6 +108,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "questions",
         "artifact",
         "model",
+        "unfinished",
     ),
     "runs": (
         "review",

@@ -14,14 +14,16 @@ import torch
 
 from driving import complete, exhaust, stop_after
 from kgem.answer.model import load
+from kgem.answer.unfinished import describe_missing
 from kgem.errors import ArtifactError, InputError
 from kgem.evaluate import validation
 from kgem.model.objective import SoftmaxObjective
 from kgem.model.teacher import Teacher
-from kgem.report.formatting import describe_missing
 from kgem.report.report import render_report
 from kgem.runs.configure import configure
 from kgem.runs.fitting import Prepared
+from kgem.runs.hugging_face import write_card
+from kgem.runs.listing import list_runs
 from kgem.runs.run import Run, read_log
 from killing import same
 from obvious import random_graph
@@ -242,10 +244,14 @@ def test_what_is_there_becomes_a_model_that_says_what_it_lacks(
     assert ("EM starts with" in describe_missing(model)) == (missing[0] == "pretrain")
     page = render_report(model)
     assert "<b>Unfinished.</b>" in page and "distillation" in page
+    assert "**Unfinished:**" in write_card(model, "point")
+    (listed,) = list_runs(folder)
+    assert (listed.state, listed.phase) == ("unfinished", missing[0])
     with Run.open(folder) as run:  # and it can still go on
         assert run.model() is None
         complete(run)
     assert same(folder, whole[0]) and load(folder).unfinished == ()
+    assert list_runs(folder)[0].state == "finished" and "Unfinished" not in write_card(load(folder), "point")
 
 
 def test_whoever_leads_an_unfinished_race_has_won_it(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kgem.answer.unfinished import describe_missing
 from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
 from kgem.errors import ArtifactError, ConfigError, InputError
-from kgem.report.formatting import describe_missing
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model

@@ -58,13 +58,13 @@ def runs(
     for each in found:
         if each.reason is not None:
             say(paragraph(f"{plain(each.folder)} is broken: {plain(each.reason)}"))
-    stopped = [each for each in found if each.state == "stopped"]
+    stopped = [each for each in found if each.state == "stopped" or (each.state == "unfinished" and each.origin)]
     if stopped:
         say(f"go on with {'it' if len(stopped) == 1 else 'one'}: kgem resume {plain(stopped[0].folder)}")
 
 
 def _describe_state(each: RunSummary) -> str:
-    if each.state not in ("running", "stopped"):
+    if each.state not in ("running", "stopped", "unfinished"):
         return each.state
     if each.phase is None:
         return f"{each.state} before its first epoch"

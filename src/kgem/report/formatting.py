@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kgem.files.run_folder import PHASE_NAMES
-
 if TYPE_CHECKING:
-    from kgem.answer.model import Model
     from kgem.answer.predict import Answer
     from kgem.evaluate.metrics import Metrics
 
@@ -18,14 +15,6 @@ METRICS = ("MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "ranks")  # what `
 def pluralise(number: int, one: str, many: str | None = None) -> str:
     """1 epoch, 2 epochs."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def describe_missing(model: Model) -> str:
-    """What the model of a fit that was ended early lacks."""
-    names = [PHASE_NAMES[phase] for phase in model.unfinished]
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    guessed = "" if model.provenance["epochs"].get("em") else "; its strengths and ranges are those that EM starts with"
-    return f"this fit is not finished: without the end of {listed}{guessed}"
 
 
 def list_some(names: Sequence[str], most: int) -> str:

@@ -11,6 +11,7 @@ from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.answer.predict import MEANING, Answer
+from kgem.answer.unfinished import describe_missing
 from kgem.data.catalog import CATALOG
 from kgem.data.dataset import SPLITS
 from kgem.evaluate.calibration import Calibration
@@ -19,7 +20,7 @@ from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report import figures
 from kgem.report.examples import Example
 from kgem.report.figures.drawing import rough_duration
-from kgem.report.formatting import METRICS, answer_ranges, describe_missing, metric_cells, percent, pluralise
+from kgem.report.formatting import METRICS, answer_ranges, metric_cells, percent, pluralise
 from kgem.report.history import RunHistory
 from kgem.report.html import bar, breakable, card, details, esc, note, pair, picture, preformatted, table, tag, tiles
 from kgem.settings import to_toml

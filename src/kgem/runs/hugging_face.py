@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kgem.answer.model import Model
+from kgem.answer.unfinished import describe_missing
 from kgem.data.dataset import SPLITS
 from kgem.files.store import kgem_version
 
@@ -23,7 +24,7 @@ CARD = """\
 
 Embeddings of the knowledge graph {graph} ({sizes}),
 fitted with kgem: score function `{score}`, K = {dim}, one regulariser strength per entity and relation, learned by
-variational EM.
+variational EM.{unfinished}
 
 {metrics}
 ## How to use it
@@ -90,6 +91,7 @@ def write_card(model: Model, mode: str) -> str:
         sizes=f"{data.n_entities:,} entities, {data.n_relations:,} relations, {sizes} facts in train, valid and test",
         score=config.score,
         dim=config.dim,
+        unfinished=f"\n\n**Unfinished:** {describe_missing(model)}." if model.unfinished else "",
         metrics=_metrics_table(_overall(model)),
         head=_in_code(head),
         relation=_in_code(relation),

@@ -23,6 +23,7 @@ from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.answer.predict import Query
 from kgem.answer.questions import good_questions
+from kgem.answer.unfinished import describe_missing
 from kgem.data.dataset import SPLITS
 from kgem.data.index import Vocabulary
 from kgem.data.names import Names
@@ -32,7 +33,6 @@ from kgem.evaluate.blocks import OnProgress
 from kgem.evaluate.metrics import Evaluation
 from kgem.evaluate.strength_laws import fit_strengths
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
-from kgem.report.formatting import describe_missing
 from kgem.report.history import find_run
 from kgem.runs.review import UNDO, Review
 from kgem.runs.run import read_log
