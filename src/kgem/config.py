@@ -14,6 +14,7 @@ __all__ = [
     "EMConfig",
     "ModelConfig",
     "PretrainConfig",
+    "RaceConfig",
     "RetrainConfig",
     "RunConfig",
     "SharedConfig",
@@ -74,7 +75,17 @@ class TrainConfig(Section):
     validate_every: int = Field(1, ge=1, description="epochs between validations")
 
 
-class PretrainConfig(TrainConfig):
+class RaceConfig(TrainConfig):
+    """Runs of Algorithm 1 whose strengths are settled by a race; what races says the phase."""
+
+    candidates: tuple[Any, ...] = ()
+    trial_epochs: int = Field(
+        5, ge=1, description="epochs that each candidate of the race gets, or fewer if it falls behind"
+    )
+    final_epochs: int = Field(10, ge=1, description="epochs after which the better of the two that lead goes on")
+
+
+class PretrainConfig(RaceConfig):
     """Phase 1: a point estimate with strengths by rule."""
 
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
@@ -90,9 +101,6 @@ class PretrainConfig(TrainConfig):
     )
     extensions: int = Field(
         4, ge=0, description="further candidates that may join, one at a time, while the strongest or weakest leads"
-    )
-    trial_epochs: int = Field(
-        5, ge=1, description="epochs that each candidate of the race gets, or fewer if it falls behind"
     )
     final_epochs: int = Field(15, ge=1, description="epochs after which the better of the two that lead goes on")
 
@@ -131,7 +139,7 @@ class EMConfig(TrainConfig):
     restarts: int = Field(2, ge=0, description="new starts after a collapse, each with a quarter of beta; 0: report it")
 
 
-class RetrainConfig(TrainConfig):
+class RetrainConfig(RaceConfig):
     """Phase 3: a point estimate with the learned strengths."""
 
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
@@ -146,18 +154,19 @@ class RetrainConfig(TrainConfig):
         description="(a, c) of the strengths a * learned + c * shared * n that race on validation; (1, 0) is the paper",
     )
     fall_back: bool = Field(True, description="keep the pre-trained tables where re-training does not beat them")
-    trial_epochs: int = Field(
-        5, ge=1, description="epochs that each candidate of the race gets, or fewer if it falls behind"
-    )
-    final_epochs: int = Field(10, ge=1, description="epochs after which the better of the two that lead goes on")
 
 
-class DistilConfig(TrainConfig):
+class DistilConfig(RaceConfig):
     """After phase 3: one model learns what the re-trained one and the means of q say together."""
 
     epochs: int = Field(100, ge=0, description="at most this many; 0: not at all")
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
+    candidates: tuple[tuple[NotNegative, NotNegative], ...] = Field(
+        ((1.0, 0.0), (1.0, 0.3)),
+        min_length=1,
+        description="(a, c) of the strengths a * learned + c * shared * n that race on validation",
+    )
     weight: float = Field(0.7, ge=0, le=1, description="of what the two say together, beside the facts")
     memory: float = Field(
         4.0,

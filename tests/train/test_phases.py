@@ -89,7 +89,7 @@ RACE = ((1.0, 0.0), (3.0, 0.0), (1.0, 0.5))
 
 def with_student(config: Config, **distil: Any) -> Config:
     """The same fit, with distillation after it."""
-    distil = {"epochs": 3, "batch_size": COMMON["batch_size"], "patience": 50} | distil
+    distil = {"epochs": 3, "batch_size": COMMON["batch_size"], "patience": 50, "candidates": RACE[:1]} | distil
     return config.model_copy(update={"distil": DistilConfig(**distil)})
 
 
@@ -187,6 +187,7 @@ CASES = {
     "settling": SETTLING,
     "drowning": DROWNING,
     "student": with_student(TINY),
+    "students": with_student(RACING, epochs=4, candidates=RACE, trial_epochs=2, final_epochs=3),
     "sampled": with_student(RACING).model_copy(
         update={"train": SharedConfig(softmax="sampled", candidates=8, exact_epochs=2)}
     ),
@@ -288,13 +289,37 @@ def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
     assert all(map(torch.equal, fit.pretraining.best.tables(), alone.pretraining.best.tables()))
 
 
+def test_the_student_whose_strengths_are_best_on_validation_is_the_one_that_counts() -> None:
+    """Each starts at the same tables; the one that leads goes on, and the fit says which it was."""
+    fit, log, _ = without_a_stop("students")
+    first = [line for line in log.lines if line[0] == "distil" and line[1] == 1]
+    assert len(first) == len(RACE) and len({mrr for *_, mrr in first}) > 1
+    assert fit.students is not None and fit.students.stage == "won"
+    assert fit.result().student == RACE[fit.students.leader]
+    assert without_a_stop("student")[0].result().student == RACE[0]
+    assert without_a_stop("tiny")[0].result().student is None
+
+
+def test_a_student_of_the_first_version_goes_on() -> None:
+    """Its checkpoints have one student, where there is a race now."""
+    through, log, _ = without_a_stop("student")
+    tensors, numbers = log.checkpoints[-2]
+    old = json.loads(numbers)
+    old["student"] = old.pop("students")["state"]
+    renamed = {name.replace("students.state.", "student."): tensor for name, tensor in tensors.items()}
+    fit = ThreePhases(DATA, CASES["student"], mrr_on(DATA, "valid"))
+    fit.restore(renamed, old)
+    exhaust(fit.epochs())
+    assert all(map(torch.equal, fit.result().point.tables(), through.result().point.tables()))
+
+
 @pytest.mark.parametrize("gains", [True, False])
 @pytest.mark.parametrize("better", ["point", "mean"])
 def test_a_student_starts_at_the_better_model_and_counts_if_it_beats_it(better: str, gains: bool) -> None:
     """Validation that likes the re-trained tables, or the means of q, most; then the student more, or less."""
 
     def validate(tables: Embeddings) -> float:
-        if fit.student is not None:
+        if fit.students is not None:
             return 0.9 if gains else 0.1
         return 0.5 if fit.em is not None and (tables is fit.em.best) == (better == "mean") else 0.3
 
@@ -302,13 +327,13 @@ def test_a_student_starts_at_the_better_model_and_counts_if_it_beats_it(better: 
     exhaust(fit.epochs("retrain"))
     assert fit.em is not None and fit.race is not None
     began = {"point": fit.race.state.best, "mean": fit.em.best}[better].clone()
-    assert next(fit.epochs())[0] == "distil" and fit.student is not None
+    assert next(fit.epochs())[0] == "distil" and fit.students is not None
     (event,) = (event for event in fit.events if event["event"] == "distil")
     assert (event["start"], event["mrr"]) == (better, 0.5)
-    moved = float((fit.student.embeddings.entities - began.entities).abs().mean())
+    moved = float((fit.students.state.embeddings.entities - began.entities).abs().mean())
     assert 0 < moved < float(began.entities.abs().mean())  # with its accumulators: no shock
     exhaust(fit.epochs())
-    assert fit.result().point is (fit.student.best if gains else fit.race.state.best)
+    assert fit.result().point is (fit.students.state.best if gains else fit.race.state.best)
     assert fit.result().epochs["distil"] == 3
 
 

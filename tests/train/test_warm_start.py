@@ -33,7 +33,7 @@ def config(reciprocal: bool = True, **more: Any) -> Config:
         "pretrain": {**PHASE, "candidates": (2.0,)},
         "em": {**PHASE, "carry_accumulators": True},
         "retrain": {**PHASE, "candidates": ((1.0, 0.5),)},
-        "distil": {**PHASE},
+        "distil": {**PHASE, "candidates": ((1.0, 0.0),)},
         "seed": 3,
     }
     for name, value in more.items():
@@ -148,7 +148,7 @@ def test_the_latest_tables_count_whatever_validation_says(warm: WarmStart) -> No
     assert fit.epochs_spent == {"pretrain": 0, "em": 3, "retrain": 3, "distil": 3}  # a patience of 1 would have stopped
     assert fit.em is not None and torch.equal(fit.em.best.entities, fit.em.average.entities)
     assert fit.race is not None and torch.equal(fit.race.state.best.entities, fit.race.state.average.entities)
-    assert fit.student is not None and torch.equal(fit.result().point.entities, fit.student.average.entities)
+    assert fit.students is not None and torch.equal(fit.result().point.entities, fit.students.state.average.entities)
     stopping = EarlyStopping(1, latest=True)
     assert stopping.update(0.5, 1) and stopping.update(0.1, 2) and not stopping.done and stopping.best == 0.1
 
@@ -158,7 +158,7 @@ def test_the_student_begins_at_the_re_trained_tables_whatever_validation_says(ep
     """Validation likes the means of q most and the student least; with 0 epochs there is no student."""
 
     def validate(tables: Embeddings) -> float:
-        if fit.student is not None:
+        if fit.students is not None:
             return 0.1
         return 0.9 if fit.em is not None and tables is fit.em.best else 0.5
 
@@ -175,7 +175,7 @@ def test_the_student_begins_at_the_re_trained_tables_whatever_validation_says(ep
         return
     (event,) = fit.events
     assert (event["start"], event["mrr"]) == ("point", 0.5)
-    assert fit.student is not None and point is fit.student.best and fit.student.stopping.latest
+    assert fit.students is not None and point is fit.students.state.best and fit.students.state.stopping.latest
     near, far = (float((point.entities - other.entities).abs().mean()) for other in (began, fit.em.best))
     assert 0 < near < far  # with the accumulators of re-training: no shock
 

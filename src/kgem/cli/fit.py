@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from kgem.runs.fitting import Prepared
 
 
-WITHOUT_RACES = "--set pretrain.candidates=[1.0] --set retrain.candidates=[[1.0,0.0]]"
+WITHOUT_RACES = (
+    "--set pretrain.candidates=[1.0] --set retrain.candidates=[[1.0,0.0]] --set distil.candidates=[[1.0,0.0]]"
+)
 
 
 @reading.with_options
@@ -155,7 +157,7 @@ def _check_memory(data: Dataset, config: Config) -> None:
 
 def config_without_races(config: Config) -> Config:
     """The same settings with the first candidate of each race alone."""
-    sections = {name: getattr(config, name) for name in ("pretrain", "retrain")}
+    sections = {name: getattr(config, name) for name in ("pretrain", "retrain", "distil")}
     alone = {name: s.model_copy(update={"candidates": s.candidates[:1]}) for name, s in sections.items()}
     return config.model_copy(update=alone)
 

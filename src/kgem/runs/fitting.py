@@ -100,6 +100,7 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
             "split": prepared.split,
             "shared": result.shared,
             "mix": list(result.mix),
+            **({} if result.student is None else {"student": list(result.student)}),
             "beta": result.beta,
             "epochs": dict(result.epochs),
             "events": list(result.events),

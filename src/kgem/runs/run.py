@@ -62,7 +62,11 @@ SAVING_SHARE = 20  # a checkpoint may take at most one part in so many of the ti
 SLOW_SAVING = 1.0  # seconds of a checkpoint from which a stop does with that of the last epoch, if there is one
 LENGTHS = {  # what a time budget chooses
     *(f"{phase}.epochs" for phase in PHASES),
-    *(f"{race}.{name}" for race in ("pretrain", "retrain") for name in ("trial_epochs", "final_epochs", "candidates")),
+    *(
+        f"{race}.{name}"
+        for race in ("pretrain", "retrain", "distil")
+        for name in ("trial_epochs", "final_epochs", "candidates")
+    ),
     "pretrain.extensions",
 }
 _UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves

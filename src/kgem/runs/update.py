@@ -219,6 +219,7 @@ def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
     config = model.config
     races: dict[str, Any] = {"shared": 1.0, "beta": config.em.beta, "mix": (1.0, 0.0)}  # of first models, without any
     known = {**races, **model.provenance}
+    student = known.get("student") or (1.0, 0.0)
     short = {
         "pretrain.epochs": 0,
         "pretrain.candidates": (known["shared"],),
@@ -229,6 +230,7 @@ def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
         "retrain.candidates": (tuple(known["mix"]),),
         "retrain.start": "warm",
         "distil.epochs": DISTIL_EPOCHS if config.distil.epochs else 0,
+        "distil.candidates": (tuple(student),),
         "run.time_budget": None,
     }
     chosen = configure(configure(config, short), overrides, arguments=("facts", "remove", "threads", "progress"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kgem.config import Config, PretrainConfig, RetrainConfig
+from kgem.config import Config, PretrainConfig, RaceConfig
 from kgem.train.phases import PHASES
 
 __all__ = ["epochs_left", "longest", "within_budget"]
@@ -16,7 +16,7 @@ RESERVE = 0.1  # of what is left, for the choice of the mode, the evaluation and
 def longest(config: Config, phase: str) -> int:
     """Epochs that a phase takes if nothing stops it early, the trials of its race among them."""
     section = getattr(config, phase)
-    if not isinstance(section, PretrainConfig | RetrainConfig) or len(section.candidates) == 1:
+    if not isinstance(section, RaceConfig) or len(section.candidates) == 1:
         return int(section.epochs)
     others = len(section.candidates) - 1 + (section.extensions if isinstance(section, PretrainConfig) else 0)
     trials = others * min(section.trial_epochs, section.epochs)
@@ -40,12 +40,12 @@ def within_budget(config: Config, phase: str, seconds: float, left: float) -> Co
     if 1 + more >= longest(config, phase):
         return config
     section = getattr(config, phase)
-    races = isinstance(section, PretrainConfig | RetrainConfig)
+    races = isinstance(section, RaceConfig)
     changed = _shorter_race(section, 1 + more) if races else section.model_copy(update={"epochs": 1 + more})
     return config.model_copy(update={phase: changed})
 
 
-def _shorter_race(config: PretrainConfig | RetrainConfig, epochs: int) -> PretrainConfig | RetrainConfig:
+def _shorter_race(config: RaceConfig, epochs: int) -> RaceConfig:
     """Half of the epochs for the trials; without time for one each, the first candidate is taken."""
     n, nobody = len(config.candidates), {"extensions": 0} if isinstance(config, PretrainConfig) else {}
     trial = min(config.trial_epochs, epochs // (2 * n))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgem.config import Config, PretrainConfig, RetrainConfig
+from kgem.config import Config, RaceConfig
 
 __all__ = ["Memory", "sampled_memory"]
 
@@ -52,7 +52,7 @@ def sampled_memory(
     return Memory(set_bytes, BASE_BYTES + FACT_BYTES * n_facts + ENTITY_BYTES * n_entities, sets)
 
 
-def _race(config: PretrainConfig | RetrainConfig, accumulators: float) -> float:
+def _race(config: RaceConfig, accumulators: float) -> float:
     """Sets of tables of a point estimate, and of those that race with it."""
     alone = POINT + accumulators
     return alone if len(config.candidates) == 1 else alone + KEPT + 2 * accumulators

@@ -13,15 +13,15 @@ weakest of its candidates leads, a further one joins, so that a start that is te
 Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
 
 Re-training leaves two models, which answer better together than either alone. Distillation trains one
-model of the same size towards what they say together, with the learned strengths as they are (model/teacher.py). It
-starts at the better of the two on validation, and is kept where it beats that. In an update, which validation cannot
-judge, it starts at the re-trained tables and is kept always.
+model of the same size towards what they say together (model/teacher.py), a student; its strengths, the learned ones as
+they are or with a count term, are settled by a race like those before. It starts at the better of the two on
+validation, and is kept where it beats that. In an update, which validation cannot judge, it starts at the re-trained
+tables and is kept always.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kgem.config import Config, EMConfig, TrainConfig
+from kgem.config import Config, DistilConfig, EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
 from kgem.model.embeddings import Embeddings
@@ -60,7 +60,6 @@ LOG = logging.getLogger(__name__)
 
 ValidateBlend = Callable[[Embeddings, Embeddings], float]
 Mix = tuple[float, float]  # (a, c)
-Teach = Callable[[SoftmaxObjective | SampledObjective], Objective]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +69,8 @@ class FitResult:
     point: Embeddings  # distilled or re-trained tables, or the pre-trained ones if these are better
     posterior: Posterior  # q after EM, at its best on validation
     strengths: Strengths  # learned by EM
-    mix: tuple[float, float]  # the (a, c) that re-training settled on
+    mix: Mix  # the (a, c) that re-training settled on
+    student: Mix | None  # and that of distillation; none without it
     beta: float  # the tempering of EM
     epochs: dict[str, int]  # spent in each phase, trials and restarts included
     events: tuple[dict[str, Any], ...]  # what the settings do not tell: restarts, where it fell back, where it began
@@ -124,7 +124,7 @@ class ThreePhases:
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
-        self.student: PointState | None = None
+        self.students: Race[Mix] | None = None
 
     @property
     def settings(self) -> Config:
@@ -163,9 +163,9 @@ class ThreePhases:
     @property
     def candidate(self) -> int | None:
         """Whose turn it is in the race of this phase; none in EM."""
-        if self.phase == "pretrain":
-            return self.pretraining_race.turn
-        return self.race.turn if self.race is not None and self.phase == "retrain" else None
+        races = {"pretrain": self.pretraining_race, "retrain": self.race, "distil": self.students}
+        race = races.get(self.phase)
+        return None if race is None else race.turn
 
     def rule_strengths(self, factor: float = 1.0) -> Strengths:
         """Eq. 6, or its uniform variant, for both tables."""
@@ -208,6 +208,8 @@ class ThreePhases:
         self.pretraining_race.end_here()
         if self.em is None or not self.em.epoch or self.em.collapse.done:
             self.em = self._start_em(measured=False)
+        if self.students is not None:
+            self.students.end_here()
         if self.race is not None and (self.race.kept or self.race.state.epoch):
             self.race.end_here()
             if self.phase == "retrain":
@@ -223,12 +225,13 @@ class ThreePhases:
         assert self.em is not None and self.race is not None
         means, log_stds = self.em.best, self.em.best_log_stds
         q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
-        mix = self.race.candidates[self.race.leader]
+        mix, student = self.race.candidates[self.race.leader], self.students
         return FitResult(
-            point=self.student.best if self.student is not None and self.is_distilled else self.race.state.best,
+            point=student.state.best if student is not None and self.is_distilled else self.race.state.best,
             posterior=q,
             strengths=self.em.strengths,
             mix=PRETRAINED if self.fell_back else mix,
+            student=None if student is None else student.candidates[student.leader],
             beta=self.em_config().beta or 1.0,
             epochs=dict(self.epochs_spent),
             events=tuple(self.events),
@@ -263,22 +266,27 @@ class ThreePhases:
             self.em = self._start_em(measured=False)
         if "race" in numbers:
             self.race = Race(self._start_retraining(measured=False), self.settings.retrain.candidates)
-        if "student" in numbers:
-            self.student = PointState.start(self._start.clone(), self.settings.distil, self._generator("distil"))
         for part, state in self._states().items():
             state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
+        if "students" in numbers:
+            self.students = Race(self._start_student(), self.settings.distil.candidates)
+            self.students.restore(strip_prefix("students.", tensors), numbers["students"])
+        elif "student" in numbers:  # of 0.1, without a race
+            self.students = Race(self._start_student(), self.settings.distil.candidates)
+            self.students.state.restore(strip_prefix("student.", tensors), numbers["student"])
         self._negatives.set_state(tensors[NEGATIVES].cpu())
 
     @property
     def steps_of_next_epoch(self) -> int:
         """How many steps there have been since the last epoch ended."""
-        states = {"pretrain": self.pretraining, "em": self.em, "distil": self.student}
-        state = states.get(self.phase) or (self.race.state if self.race is not None else None)
-        return 0 if state is None or self.phase == "done" else state.part.steps
+        state = {"pretrain": self.pretraining_race, "em": self.em, "retrain": self.race, "distil": self.students}.get(
+            self.phase
+        )
+        return 0 if state is None else (state.state if isinstance(state, Race) else state).part.steps
 
     def _states(self) -> dict[str, PointState | EMState | Race[Any]]:
         """The states of the phases that have begun."""
-        states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race, "student": self.student}
+        states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race, "students": self.students}
         return {part: state for part, state in states.items() if state is not None}
 
     def _release(self, finished: PointState | EMState) -> None:
@@ -459,63 +467,83 @@ class ThreePhases:
 
     def _distil(self) -> Iterator[EpochRecord]:
         config = self.settings.distil
-        if config.epochs:
+        if config.epochs and (self.students is not None or self._choose_start()):
             assert self.em is not None and self.race is not None
-            self.student = self.student or self._start_student(self.em, self.race.state)
+            if self.students is None:
+                self.students = Race(self._start_student(), config.candidates)
+            self.students.limit_to(config.candidates)
             teacher = Teacher([self.race.state.best, self.em.best], config.weight)
-            if self.student is not None:
-                yield from self._train_last(
-                    self.student,
-                    lambda softmax: softmax.taught_by(teacher, int(config.memory * 2**30), self._stop),
-                    self.retraining_strengths(1.0, 0.0),
-                    config,
-                )
+            if self._exact_since is None:
+                yield from self._race_students(self.students, self._taught(self.objective, teacher), config)
+            if not self._stop() and self.softmax.is_sampled and self.config.train.exact_epochs:
+                yield from self._train_exactly(self.students, teacher, config)
         if not self._stop():
             self.phase = "done"
 
-    def _train_last(
-        self, state: PointState, teach: Teach, strengths: Strengths, config: TrainConfig
-    ) -> Iterator[EpochRecord]:
-        """Mutates: a sampled softmax, if it is that, gives way to the exact one for so many epochs as are wanted."""
-        begun = next((event["epoch"] for event in self.events if event["event"] == "exact"), None)
-        if begun is None:
-            yield from point_estimate(state, teach(self.objective), strengths, config, self._validate, self._stop)
-            if self._stop() or not (self.softmax.is_sampled and self.config.train.exact_epochs):
-                return
-            begun = state.epoch
-            self.events.append({"event": "exact", "phase": self.phase, "epoch": begun})
+    def _race_students(self, race: Race[Mix], taught: Objective, config: DistilConfig) -> Iterator[EpochRecord]:
+        def train(state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
+            strengths = self.retraining_strengths(*mix)
+            return point_estimate(state, taught, strengths, config, self._validate, self._stop)
+
+        return race.epochs(config, self._start_student, train, stop=self._stop)
+
+    def _train_exactly(self, race: Race[Mix], teacher: Teacher, config: DistilConfig) -> Iterator[EpochRecord]:
+        """Mutates: after a sampled softmax the winner has some epochs with the exact one."""
+        state, mix, since = race.state, race.candidates[race.leader], self._exact_since
+        if since is None:
+            since = state.epoch
+            self.events.append({"event": "exact", "phase": self.phase, "epoch": since})
             state.stopping.waited = 0
-        longer = config.model_copy(update={"epochs": begun + self.config.train.exact_epochs})
-        yield from point_estimate(state, teach(self.softmax.exact), strengths, longer, self._validate, self._stop)
+        longer = config.model_copy(update={"epochs": since + self.config.train.exact_epochs})
+        taught, strengths = self._taught(self.softmax.exact, teacher), self.retraining_strengths(*mix)
+        yield from point_estimate(state, taught, strengths, longer, self._validate, self._stop)
 
-    def _start_student(self, em: EMState, retrained: PointState) -> PointState | None:
-        """The better of the two models on validation, with its accumulators; mutates the events.
+    @property
+    def _exact_since(self) -> int | None:
+        """The epoch of the student after which its softmax was exact instead of sampled."""
+        return next((event["epoch"] for event in self.events if event["event"] == "exact"), None)
 
-        A fit that goes on has re-trained tables for its student, as for its re-training, and the latest counts. None if
-        a stop was asked for meanwhile.
+    def _taught(self, objective: SoftmaxObjective | SampledObjective, teacher: Teacher) -> Objective:
+        return objective.taught_by(teacher, int(self.settings.distil.memory * 2**30), self._stop)
+
+    def _choose_start(self) -> bool:
+        """Mutates the events: students start at the better of the two models on validation.
+
+        A fit that goes on has re-trained tables for its student, as for its re-training. False if a stop was asked for.
         """
-        starts = {"point": (retrained.best, retrained.optimizer)}
-        if self._warm is None:
-            starts["mean"] = (em.best, em.mean_optimizer)
-        mrrs = {name: 0.0 if self._validate is None else self._validate(tables) for name, (tables, _) in starts.items()}
+        assert self.em is not None and self.race is not None
+        starts = {"point": self.race.state.best} | ({"mean": self.em.best} if self._warm is None else {})
+        mrrs = {name: 0.0 if self._validate is None else self._validate(tables) for name, tables in starts.items()}
         if self._stop():
-            return None
-        name = max(mrrs, key=lambda each: mrrs[each])  # of equal ones the re-trained
-        tables, optimizer = starts[name]
-        state = PointState.start(tables.clone(), self.settings.distil, self._generator("distil"))
-        if self.settings.distil.optimizer == (self.settings.retrain if name == "point" else self.settings.em).optimizer:
+            return False
+        name = max(mrrs, key=lambda each: mrrs[each])
+        self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name]})
+        return True
+
+    @property
+    def _start_of_students(self) -> dict[str, Any]:
+        """The event that says where students start."""
+        return next(event for event in self.events if event["event"] == "distil")
+
+    def _start_student(self) -> PointState:
+        """A student, with the accumulators of the model that it starts as; in an update the latest counts."""
+        assert self.em is not None and self.race is not None
+        config, before = self.settings.distil, self.settings.retrain.optimizer
+        tables, optimizer = self.race.state.best, self.race.state.optimizer
+        if self._start_of_students["start"] == "mean":
+            tables, optimizer, before = self.em.best, self.em.mean_optimizer, self.settings.em.optimizer
+        state = PointState.start(tables.clone(), config, self._generator("distil"))
+        if config.optimizer == before:
             state.optimizer.restore(optimizer.state())
         state.stopping.latest = self._warm is not None
-        self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name]})
         return state
 
     @property
     def is_distilled(self) -> bool:
         """Whether the student beats the model that it began as; it counts as better where validation does not judge."""
-        began = next((event["mrr"] for event in self.events if event["event"] == "distil"), math.inf)
-        assert self.student is not None
-        stopping = self.student.stopping
-        return self._validate is None or stopping.latest or stopping.best > began
+        assert self.students is not None
+        stopping = self.students.state.stopping
+        return self._validate is None or stopping.latest or stopping.best > self._start_of_students["mrr"]
 
     def _retraining_validator(self) -> Validate | None:
         """What re-training is validated by: its tables, alone or together with the means of q."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor
 
-from kgem.config import PretrainConfig, RetrainConfig, TrainConfig
+from kgem.config import RaceConfig, TrainConfig
 from kgem.train.point_estimate import EpochRecord, PointState, strip_prefix
 from kgem.train.stopping import Asked, never
 
@@ -88,7 +88,7 @@ class Race(Generic[C]):
 
     def epochs(
         self,
-        config: PretrainConfig | RetrainConfig,
+        config: RaceConfig,
         start: Callable[[], PointState],
         train: Train[C],
         extensions: int = 0,
