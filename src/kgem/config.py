@@ -163,11 +163,11 @@ class DistilConfig(RaceConfig):
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     candidates: tuple[tuple[NotNegative, NotNegative], ...] = Field(
-        ((1.0, 0.0), (1.0, 0.3)),
+        ((0.3, 0.0), (1.0, 0.3)),
         min_length=1,
         description="(a, c) of the strengths a * learned + c * shared * n that race on validation",
     )
-    weight: float = Field(0.7, ge=0, le=1, description="of what the two say together, beside the facts")
+    weight: float = Field(0.9, ge=0, le=1, description="of what the two say together, beside the facts")
     memory: float = Field(
         4.0,
         ge=0,

@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
     "pretrain": {**PHASES, "candidates": (1.0,)},
     "em": {**PHASES, "settled": 0.0},
     "retrain": {**PHASES, "candidates": ((1.0, 0.0), (1.0, 2.0)), "trial_epochs": 2},
-    "distil": PHASES,
+    "distil": {**PHASES, "candidates": ((1.0, 0.0),)},
     "run": {"checkpoint_seconds": 0.0, "threads": 1},
 }
 EPOCHS = 3 + 3 + 2 * 2 + 2 + 3  # both finalists of re-training go on to the third epoch
@@ -358,7 +358,7 @@ def test_lengths_that_fit_into_a_budget() -> None:
     assert within_budget(config, "em", 1.0, 1e6) is config
     assert longest(within_budget(config, "pretrain", 1.0, 100.0), "pretrain") == 1 + int(90 * 3 / 13)
     assert within_budget(config, "em", 1.0, 100.0).em.epochs == 1 + int(90 * 4 / 10)
-    assert within_budget(config, "distil", 1.0, 50.0).distil.epochs == 1 + 45
+    assert longest(within_budget(config, "distil", 1.0, 50.0), "distil") == 1 + 45
     three = configure(None, {"distil.epochs": 0})  # no share for a phase without epochs
     assert longest(within_budget(three, "pretrain", 1.0, 100.0), "pretrain") == 1 + 27
     assert within_budget(three, "em", 1.0, 100.0).em.epochs == 1 + int(90 * 4 / 7)

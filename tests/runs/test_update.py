@@ -89,6 +89,7 @@ def test_it_goes_by_what_the_races_settled_on(model: Model) -> None:
     planned = plan_update(model, read_delta(frame(NEW)))
     config, known = planned.config, model.provenance
     assert config.retrain.candidates == (tuple(known["mix"]),)
+    assert config.distil.candidates == (tuple(known["student"]),)
     assert config.pretrain.candidates == (known["shared"],) and config.pretrain.epochs == 0
     assert config.em.beta == known["beta"] and config.em.e_epochs == 0
     assert config.model == model.config.model and config.seed == model.config.seed

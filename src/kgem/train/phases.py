@@ -12,11 +12,11 @@ c = 0 is the paper's recipe. Pre-training settles its one shared strength the sa
 weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
 Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
 
-Re-training leaves two models, which answer better together than either alone. Distillation trains one
-model of the same size towards what they say together (model/teacher.py), a student; its strengths, the learned ones as
-they are or with a count term, are settled by a race like those before. It starts at the better of the two on
-validation, and is kept where it beats that. In an update, which validation cannot judge, it starts at the re-trained
-tables and is kept always.
+Re-training leaves two models, which answer better together than either alone. Distillation trains one model of the
+same size, a student, towards what they say together (model/teacher.py). Its strengths, a part of the learned ones or
+these with a count term, are settled by a race like those before. It starts at the better of the two on validation, and
+is kept where it beats that. In an update, which validation cannot judge, it starts at the re-trained tables and is kept
+always.
 """
 
 from __future__ import annotations
