@@ -93,7 +93,8 @@ class Pieces:
         places = torch.cat([torch.arange(size, device=items.device) for size in sizes])  # within each batch
         rows = torch.repeat_interleave(places, offsets.diff(), output_size=len(tails))
         by_query = (items, self.heads[items], self.relations[items], self.counts[items].to(dtype))
-        columns = (*(column.split(sizes) for column in by_query), *(column.split(pairs) for column in (rows, tails)))
+        columns = [torch.split(column, sizes) for column in by_query]
+        columns += [torch.split(column, pairs) for column in (rows, tails)]
         return [Batch(*each) for each in zip(*columns, strict=True)]
 
     def questions(self, most: int) -> Questions:

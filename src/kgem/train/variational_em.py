@@ -83,7 +83,7 @@ class EMState:
             log_stds=log_stds,
             strengths=strengths,
             mean_optimizer=Optimizer(config.optimizer, means.tables()),
-            std_optimizer=Optimizer(config.optimizer, log_stds),
+            std_optimizer=Optimizer(config.optimizer, log_stds.tables()),
             generator=generator,
             noise=noise,
             stopping=EarlyStopping(config.patience, config.min_gain),
@@ -112,7 +112,7 @@ class EMState:
         self.means = self.average = self.best
         self.log_stds, self.scratch = self.best_log_stds, None
         self.mean_optimizer = self.mean_optimizer.moved_to(self.best.tables())
-        self.std_optimizer = self.std_optimizer.moved_to(self.best_log_stds)
+        self.std_optimizer = self.std_optimizer.moved_to(self.best_log_stds.tables())
 
     def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
         """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
@@ -157,12 +157,12 @@ class EMState:
         """The live tensors, by name; of a state that was released, those of q at its best."""
         groups = {
             "mean": self.means.tables(),
-            "log_std": self.log_stds,
+            "log_std": self.log_stds.tables(),
             "strengths": self.strengths,
             "optima": self.optima,
             "average": self.average.tables(),
             "best_mean": self.best.tables(),
-            "best_log_std": self.best_log_stds,
+            "best_log_std": self.best_log_stds.tables(),
         }
         if self.means is self.best:
             groups = {name: pair for name, pair in groups.items() if name not in ("mean", "log_std", "average")}
@@ -303,7 +303,7 @@ def sample_norms(sample: Embeddings, prior: Prior) -> Norms:
     both = stack(sample)
     if both is None:
         return [prior.norm(table) for table in sample.tables()]
-    return list(prior.norm(both).split([len(table) for table in sample.tables()]))
+    return list(torch.split(prior.norm(both), [len(table) for table in sample.tables()]))
 
 
 def draw(state: EMState, touched: Touched = ALL) -> tuple[Embeddings, Embeddings]:
