@@ -259,7 +259,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_gradients(
-    state: EMState, objective: Objective, prior: Prior, batch: Tensor, config: EMConfig, *, with_norms: bool
+    state: EMState, objective: Objective, prior: Prior, batch: Any, config: EMConfig, *, with_norms: bool
 ) -> Estimate:
     """Lines 4-7: gradients of the (tempered) negative ELBO / N' from S samples; their memory is used again."""
     beta = 1.0 if config.beta is None else config.beta
@@ -278,7 +278,7 @@ def estimate_gradients(
 
 
 def estimate_once(
-    state: EMState, objective: Objective, prior: Prior, batch: Tensor, beta: float, with_norms: bool
+    state: EMState, objective: Objective, prior: Prior, batch: Any, beta: float, with_norms: bool
 ) -> Estimate:
     """Lines 4-7 for one sample of the touched rows, whose memory the gradients for xi then take."""
     touched = objective.touched(batch)
