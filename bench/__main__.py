@@ -35,6 +35,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=SUITES, metavar="NAME", help=f"some of: {', '.join(SUITES)}")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant")
     parser.add_argument("--turn", type=float, default=1.0, help="seconds of a turn in the short version")
+    parser.add_argument(
+        "--minutes", type=float, default=20.0, help="of each contestant in the suite of time to quality"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench/out"), help="folder for results and plots")
     parser.add_argument("--no-peers", action="store_true", help="leave PyKEEN out")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only write the table of a results file into docs")
@@ -57,7 +60,7 @@ def write(results: dict[str, Any], out: Path, folder: Path) -> None:
     """results.json, results.md, and what the suites left in their folder."""
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (out / "results.md").write_text(report.table(results))
-    for made in (*folder.glob("growth.*"), *folder.glob("*.log")):
+    for made in (*folder.glob("growth.*"), *folder.glob("quality.*"), *folder.glob("*.log")):
         (out / made.name).write_bytes(made.read_bytes())
 
 
@@ -65,13 +68,13 @@ def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """The results after each suite: an interrupted run keeps what it has, a suite that fails stops no other."""
     peer = Peer(None, "left out by --no-peers") if given.no_peers else pykeen(say)
     skipped = {} if peer.python else {PYKEEN: peer.reason}
-    plan = Plan(given.long, folder, peer, say, rounds=given.rounds, turn=given.turn)
+    plan = Plan(given.long, folder, peer, say, rounds=given.rounds, turn=given.turn, minutes=given.minutes)
     plan.log.touch()
     suites: dict[str, Any] = {}
     about = {"machine": machine(), "ours": our_version()}
     took: dict[str, float] = {}  # seconds of each suite
     begun = time.perf_counter()
-    everyday = [name for name in SUITES if given.long or name not in ("growth", "neighbours")]
+    everyday = [name for name in SUITES if given.long or name not in ("growth", "neighbours", "quality")]
     for name in given.only or everyday:
         say(f"{name} ...")
         started = time.perf_counter()

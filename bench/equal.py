@@ -47,7 +47,7 @@ def one_pass(graph: str, dim: int, batch: int, dtype: str) -> dict[str, Any]:
     for queries in objective.batches(batch, torch.Generator().manual_seed(1)):
         loss, gradients = objective(ours, strengths, queries)
         optimizer.step(gradients, RATE)
-        some = torch.cat([facts[int(query)] for query in queries])
+        some = torch.cat([facts[int(query)] for query in queries.items])
         data_term = _cross_entropy(obvious[0], obvious[1], some) * len(index) / (len(queries) * len(index.tails))
         penalty = sum(prior.penalty(t, lam) for t, lam in zip(obvious, strengths, strict=True)) / len(index.tails)
         plain.zero_grad()

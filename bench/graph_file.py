@@ -45,5 +45,12 @@ class GraphFile:
 
     def test_sample(self, size: int) -> npt.NDArray[np.int64]:
         """Some facts of the test set, the same ones for everybody."""
-        order = np.random.default_rng(0).permutation(len(self.test))
-        return self.test[order[:size]]
+        return _sample(self.test, size)
+
+    def valid_sample(self, size: int) -> npt.NDArray[np.int64]:
+        """Some facts of the validation set, the same ones for everybody."""
+        return _sample(self.valid, size)
+
+
+def _sample(facts: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    return facts[np.random.default_rng(0).permutation(len(facts))[:size]]

@@ -14,10 +14,13 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AT_ONCE", "neighbours"]
+from bench.workers import WorkerFailed
+
+__all__ = ["AT_ONCE", "compare", "neighbours"]
 
 AT_ONCE = 3
 SHORT = {  # phases of a few epochs: their pace is what counts
@@ -31,7 +34,7 @@ SHORT = {  # phases of a few epochs: their pace is what counts
 }
 FOLDER = Path(__file__).resolve().parent.parent
 OPENMP = {"GOMP_SPINCOUNT": "300000"}  # what libgomp does where nobody says anything
-PATIENCE = 600.0  # seconds for the fits of one turn; those that need longer are told as such
+PATIENCE = 240.0  # seconds for the fits of one turn; of those that need longer, the epochs that they had count
 
 
 def neighbours(graphs: tuple[str, ...], dim: int, rounds: int) -> dict[str, Any]:
@@ -45,17 +48,27 @@ def _graph(graph: str, dim: int, rounds: int) -> dict[str, Any]:
         "before": (["--threads", str(cores)], OPENMP),
         "after": ([], {}),
     }
-    taken: dict[str, dict[str, list[float]]] = {way: {"alone": [], "together": []} for way in ways}
+    taken: dict[str, dict[str, list[list[float]]]] = {way: {"alone": [], "together": []} for way in ways}
     threads: dict[str, int] = {}
     for _ in range(rounds):
         for way, (words, environment) in ways.items():
             for name, number in (("alone", 1), ("together", AT_ONCE)):
                 fits = _fit_at_once(graph, dim, words, environment, number)
-                taken[way][name] += [each["seconds"] for each in fits]
+                taken[way][name] += [each["epochs"] for each in fits]
                 threads[way] = fits[0]["threads"]
-    result: dict[str, Any] = {"dim": dim, "at_once": AT_ONCE, "cores": cores}
-    for way, by_name in taken.items():
-        alone, together = (statistics.median(by_name[name]) for name in ("alone", "together"))
+    return {"dim": dim, "at_once": AT_ONCE, "cores": cores, **compare(taken, threads)}
+
+
+def compare(taken: Mapping[str, Mapping[str, list[list[float]]]], threads: Mapping[str, int]) -> dict[str, Any]:
+    """Medians and ratios of the seconds of the epochs that all of the fits had: phases differ in their pace."""
+    common = min(len(epochs) for fits in taken.values() for each in fits.values() for epochs in each)
+    if not common:
+        raise WorkerFailed(f"a fit had no epoch within {PATIENCE:g} s")
+    result: dict[str, Any] = {"epochs": common}
+    for way, fits in taken.items():
+        alone, together = (
+            statistics.median(sum(each[:common]) for each in fits[name]) for name in ("alone", "together")
+        )
         result[way] = {"alone": alone, "together": together, "ratio": together / alone, "threads": threads[way]}
     result["alone_ratio"] = result["after"]["alone"] / result["before"]["alone"]
     return result
@@ -64,7 +77,7 @@ def _graph(graph: str, dim: int, rounds: int) -> dict[str, Any]:
 def _fit_at_once(
     graph: str, dim: int, words: list[str], environment: dict[str, str], number: int
 ) -> list[dict[str, Any]]:
-    """So many fits that begin together: seconds of the epochs of each, and its threads."""
+    """So many fits that begin together: seconds of each epoch of each, and its threads."""
     settings = [word for name, value in SHORT.items() for word in ("--set", f"{name}={value}")]
     command = [sys.executable, "-m", "kgem", "fit", graph, "--dim", str(dim), "--quiet", *settings, *words]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_", "GOMP_"))}
@@ -91,9 +104,9 @@ def _fit_at_once(
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """Seconds that its epochs would take at the pace of those that it had."""
-    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    wanted = sum(int(SHORT[name]) for name in SHORT if name.endswith(".epochs"))
-    seconds = sum(record["seconds"] for record in records)
-    threads = tomllib.loads((folder / "config.toml").read_text())["run"]["threads"]
-    return {"seconds": seconds * wanted / max(len(records), 1), "threads": threads}
+    """Seconds of each of its epochs; none if it had not come so far."""
+    log, config = folder / "log.jsonl", folder / "config.toml"
+    if not log.exists() or not config.exists():
+        return {"epochs": [], "threads": 0}
+    epochs = [json.loads(line)["seconds"] for line in log.read_text().splitlines()]
+    return {"epochs": epochs, "threads": tomllib.loads(config.read_text())["run"]["threads"]}

@@ -7,21 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from bench import equal
 from bench.graph_file import GraphFile
 from bench.protocol import THREADS, Channel, current_bytes, peak_bytes, reset_peak, serve
-from kgem.config import EMConfig, TrainConfig
+from kgem.config import Config, EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.data.index import QueryIndex, reciprocal
-from kgem.evaluate.blocks import MEMORY
+from kgem.evaluate.averaging import BlendScorer
+from kgem.evaluate.blocks import MEMORY, Scorer
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.validation import filtered_mrr
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, Objective, SoftmaxObjective
+from kgem.model.pieces import Batch, Batches
 from kgem.model.prior import Prior, Strengths
 from kgem.model.scores import get_score
+from kgem.train.driver import Fit
+from kgem.train.machine import settle
 from kgem.train.optimizer import Schedule
 from kgem.train.point_estimate import PointState, run_epoch
 from kgem.train.variational_em import EMState
@@ -74,6 +79,7 @@ class Ours:
         self.schedule = Schedule(config.learning_rate, config.half_life)
         self.em_config = EMConfig.model_validate({"batch_size": batch})
         self.em: EMState | None = None
+        self.fit: TimedFit | None = None
 
     def round_products(self) -> dict[str, Any]:
         """From now on with products in bfloat16."""
@@ -82,7 +88,7 @@ class Ours:
 
     def steps(self, steps: int) -> dict[str, Any]:
         """The library's own epoch, cut off after some steps."""
-        part = _FirstBatches(self.objective, steps)
+        part = FirstBatches(self.objective, steps)
         begun = time.perf_counter()
         loss = run_epoch(self.state, part, self.strengths, self.config, self.schedule)
         return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
@@ -93,7 +99,7 @@ class Ours:
             generators = (torch.Generator().manual_seed(seed) for seed in (2, 3))
             strengths = Strengths(*(lam.clone() for lam in self.strengths))
             self.em = EMState.start(self.embeddings.clone(), strengths, self.em_config, *generators)
-        part = _FirstBatches(self.objective, steps)
+        part = FirstBatches(self.objective, steps)
         begun = time.perf_counter()
         loss = run_em_epoch(self.em, part, PRIOR, self.em_config)
         return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
@@ -121,6 +127,14 @@ class Ours:
         extra = peak_bytes() - before if could_reset and before is not None else None
         return {"seconds": seconds, "items": len(sample), "mrr": mrr, "extra_bytes": extra}
 
+    def train_for(self, seconds: float, graph: str, facts: int) -> dict[str, Any]:
+        """A fit as the library makes it, for about so many more seconds; what its epochs came to on some facts."""
+        if self.fit is None:
+            self.fit = TimedFit(
+                Dataset.load(graph), self.embeddings.entities.shape[1] // 2, self.graph.valid_sample(facts)
+            )
+        return self.fit.go_on(seconds)
+
     def random_epoch(self, entities: int, dim: int, facts: int, relations: int, batch: int) -> dict[str, Any]:
         """The best of two whole epochs on facts drawn uniformly at random."""
         rng = np.random.default_rng(0)
@@ -132,7 +146,41 @@ class Ours:
         return {"seconds": seconds, "queries": len(index), "facts": len(index.tails)}
 
 
-class _FirstBatches(Objective):
+class TimedFit:
+    """A fit of the library with its own settings, whose clock stands still while it is validated."""
+
+    def __init__(self, data: Dataset, dim: int, valid: npt.NDArray[np.int64]) -> None:
+        config = settle(data, Config.model_validate({"model": {"dim": dim}, "run": {"threads": THREADS}}))
+        facts = data.reciprocal(valid.astype(np.int32))
+        self._begun, self._validating = time.perf_counter(), 0.0
+
+        def validate(model: Scorer | Embeddings) -> float:
+            begun = time.perf_counter()
+            mrr = filtered_mrr(model, facts, data)
+            self._validating += time.perf_counter() - begun
+            return mrr
+
+        fit = Fit(data, config, validate, lambda one, other: validate(BlendScorer([one, other])))
+        self._epochs = fit.epochs()
+        self._waiting = 0.0  # seconds between turns
+
+    def go_on(self, seconds: float) -> dict[str, Any]:
+        begun = time.perf_counter()
+        if self._waiting:
+            self._begun += begun - self._waiting
+        points: list[tuple[float, float]] = []
+        done = True
+        for _, record in self._epochs:
+            now = time.perf_counter()
+            points.append((now - self._begun - self._validating, record.mrr or 0.0))
+            if now - begun >= seconds:
+                done = False
+                break
+        self._waiting = time.perf_counter()
+        return {"points": points, "done": done}
+
+
+class FirstBatches(Objective):
     """An objective whose epoch ends early."""
 
     def __init__(self, objective: SoftmaxObjective, steps: int) -> None:
@@ -141,12 +189,12 @@ class _FirstBatches(Objective):
         self.n_facts = objective.n_facts
         self.n_items = 0
 
-    def batches(self, size: int, generator: torch.Generator) -> list[Tensor]:
+    def batches(self, size: int, generator: torch.Generator) -> Batches:
         first = self._objective.batches(size, generator)[: self._steps]
         self.n_items = sum(map(len, first))
         return first
 
-    def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Tensor) -> tuple[float, Gradients]:
+    def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Batch) -> tuple[float, Gradients]:
         return self._objective(embeddings, strengths, batch)
 
 
@@ -162,6 +210,7 @@ if __name__ == "__main__":
         "save": ours.save,
         "evaluate": ours.evaluate,
         "random_epoch": ours.random_epoch,
+        "train_for": ours.train_for,
         "one_pass": equal.one_pass,
     }
     serve(Channel(), handlers)

@@ -119,6 +119,7 @@ def table(results: dict[str, Any]) -> str:
         *_claim_lines(results["claims"]),
         *_time_lines(suites),
         *_neighbour_lines(suites),
+        *_quality_lines(suites),
         *_growth_lines(suites),
         *_data_lines(suites),
         *_serve_lines(suites),
@@ -168,6 +169,25 @@ def _neighbour_lines(suites: dict[str, Any]) -> Iterator[str]:
                 each = result[way]
                 times = f"{each['alone']:.1f} | {each['together']:.1f} | {each['ratio']:.1f}"
                 yield f"| {title} | {graph}, K = {result['dim']} | {each['threads']} | {times} |"
+        yield ""
+
+
+def _quality_lines(suites: dict[str, Any]) -> Iterator[str]:
+    if "quality" in suites:
+        result = suites["quality"]
+        who = [name for name in ("ours", "pykeen") if name in result]
+        targets = list(result[who[0]]["until"])
+        what = f"{result['facts']:,} validation facts of {result['graph']['name']}"
+        yield f"Seconds of training until a filtered MRR on {what}:"
+        yield ""
+        yield f"| | {' | '.join(targets)} | best | of so many seconds |"
+        yield f"|---|{'---:|' * (len(targets) + 2)}"
+        for name in who:
+            each = result[name]
+            times = ["" if each["until"][t] is None else f"{each['until'][t]:,.0f}" for t in targets]
+            best = "" if each["best"] is None else f"{each['best']:.3f}"
+            last = f"{each['points'][-1][0]:,.0f}" if each["points"] else ""
+            yield f"| {TITLES[name]} | {' | '.join(times)} | {best} | {last} |"
         yield ""
 
 

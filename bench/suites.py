@@ -14,6 +14,7 @@ from typing import Any
 from bench.growth import growth
 from bench.neighbours import neighbours
 from bench.peers import Peer
+from bench.quality import plot, run_in_turns, summarise
 from bench.workers import ROOT, Worker, WorkerFailed, summary, take_turns
 
 __all__ = ["GRAPHS", "SUITES", "Plan", "data", "epochs", "equal_results", "evaluations", "memory", "serve"]
@@ -23,6 +24,7 @@ DIM = 100
 BATCH = 1000  # queries a step; facts a step for the plain loop
 EVALUATION_BATCH = 256  # facts at once, told to the peer explicitly: its own choice on a CPU is 32
 TIES = ("realistic", "pessimistic")
+VALIDATED_FACTS = 2000  # both sides of each, in the suite of time to quality
 OUR_STEPS = 12  # of ours in a turn, at least
 MIB = 2**20
 
@@ -37,6 +39,7 @@ class Plan:
     say: Callable[[str], None]
     rounds: int = 3
     turn: float = 1.0  # seconds that a turn should take in the short version
+    minutes: float = 20.0  # of each contestant in the suite of time to quality, at most
 
     @property
     def log(self) -> Path:
@@ -213,7 +216,19 @@ def _growth(plan: Plan) -> dict[str, Any]:
 
 def _neighbours(plan: Plan) -> dict[str, Any]:
     graphs = ("codex-s", "fb15k-237") if plan.long else ("codex-s",)
-    return neighbours(graphs, DIM, plan.rounds if plan.long else 1)
+    return neighbours(graphs, DIM, rounds=1)
+
+
+def quality(plan: Plan, graph: str = GRAPHS[0]) -> dict[str, Any]:
+    """Seconds of training until some MRRs on validation: all of ours, and PyKEEN with its own published settings."""
+    with _contestants(plan, graph, {"ours": "ours", "pykeen": "pykeen_worker"}) as (workers, about):
+
+        def train(worker: Worker) -> Callable[[float], dict[str, Any]]:
+            return lambda seconds: worker.ask("train_for", seconds=seconds, graph=graph, facts=VALIDATED_FACTS)
+
+        curves = run_in_turns({name: train(worker) for name, worker in workers.items()}, plan.minutes)
+    plot(curves, graph, plan.folder)
+    return {"graph": _counts(about), "dim": DIM, "facts": VALIDATED_FACTS, "minutes": plan.minutes, **summarise(curves)}
 
 
 def data(plan: Plan) -> dict[str, Any]:
@@ -299,6 +314,7 @@ SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "memory": memory,
     "equal": equal_results,
     "neighbours": _neighbours,
+    "quality": quality,
     "growth": _growth,
     "data": data,
     "serve": serve,

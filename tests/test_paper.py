@@ -261,11 +261,14 @@ def test_algorithm2_line_by_line(prior: Prior) -> None:
     index = data.query_index
     for epoch in range(2):
         for batch in objective.batches(6, order):
-            eps = [torch.randn(t.shape, generator=noise, dtype=t.dtype) for t in mu]  # line 4
+            drawn = torch.randn(sum(t.numel() for t in mu), generator=noise, dtype=mu[0].dtype)  # line 4
+            eps = [e.view_as(t) for e, t in zip(drawn.split([t.numel() for t in mu]), mu, strict=True)]
             leaves = [t.clone().requires_grad_() for t in (*mu, *xi)]
             sample = [m + s.exp() * e for m, s, e in zip(leaves[:2], leaves[2:], eps, strict=True)]  # line 5
             facts = [
-                (int(index.heads[q]), int(index.relations[q]), t) for q in batch.tolist() for t in index.tails_of(q)
+                (int(index.heads[q]), int(index.relations[q]), t)
+                for q in batch.items.tolist()
+                for t in index.tails_of(q)
             ]
             score = means.score
             loss = -sum(log_density(prior, x, s) for x, s in zip(sample, lam, strict=True))

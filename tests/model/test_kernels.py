@@ -21,12 +21,12 @@ DIM = 4
 
 
 class Problem(NamedTuple):
-    """Queries, a table, and the observed tails of each query in compressed rows."""
+    """Queries, a table, and the observed tails of each query."""
 
     q: Tensor  # (b, d)
     table: Tensor  # (n, d)
     counts: Tensor  # (b,)
-    offsets: Tensor  # (b + 1,)
+    rows: Tensor  # (pairs,)
     tails: Tensor  # (pairs,)
 
 
@@ -36,16 +36,14 @@ def make_problem(n: int, b: int, d: int = DIM, *, scale: float = 1.0, dtype: tor
     table = torch.randn(n, d, generator=generator, dtype=torch.float64)
     lengths = torch.randint(1, min(n, 9) + 1, (b,), generator=generator)
     tails = [torch.randperm(n, generator=generator)[: int(length)].sort().values for length in lengths]
-    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-    return Problem(q.to(dtype), table.to(dtype), lengths.to(dtype), offsets, torch.cat(tails))
+    return Problem(q.to(dtype), table.to(dtype), lengths.to(dtype), torch.repeat_interleave(lengths), torch.cat(tails))
 
 
 def obvious(name: str, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     """Loss and gradients by autograd, in float64, one observed tail at a time."""
     q, table = (x.detach().double().requires_grad_() for x in (problem.q, problem.table))
     log_p = ALL_SCORES[name].compare(q, table).log_softmax(dim=1)
-    bounds = pairwise(problem.offsets.tolist())
-    loss = -sum(log_p[i, t] for i, (a, b) in enumerate(bounds) for t in problem.tails[a:b].tolist())
+    loss = -sum(log_p[i, t] for i, t in zip(problem.rows.tolist(), problem.tails.tolist(), strict=True))
     return (loss.detach(), *torch.autograd.grad(loss, (q, table)))
 
 
@@ -99,7 +97,7 @@ def test_the_reused_block_carries_nothing_over() -> None:
 
 def test_no_queries() -> None:
     problem = make_problem(30, 5)
-    nothing = Problem(problem.q[:0], problem.table, problem.counts[:0], problem.offsets[:1], problem.tails[:0])
+    nothing = Problem(problem.q[:0], problem.table, problem.counts[:0], problem.rows[:0], problem.tails[:0])
     loss, grad_q, grad_table = run("distmult", nothing)
     assert float(loss) == 0
     assert grad_q.shape == (0, DIM)
@@ -137,7 +135,7 @@ def test_rounding_has_no_side() -> None:
 def test_single_precision_is_as_good_where_queries_are_next_to_tails(name: str) -> None:
     """The gradient of a small distance is its direction: wrong distances would make it wrong altogether."""
     problem = make_problem(200, 40, d=32, dtype=torch.float32)
-    firsts = problem.tails[problem.offsets[:-1]]
+    firsts = problem.tails[torch.searchsorted(problem.rows, torch.arange(len(problem.q)))]
     problem = problem._replace(q=problem.table[firsts] + 1e-3 * problem.q)
     assert_same(run(name, problem), obvious(name, problem), rtol=2e-5, atol=2e-5)
 
@@ -160,7 +158,7 @@ def test_a_probability_that_underflows_has_an_exact_loss(gap: float, dtype: torc
     """Scores 0, 0, -gap and the last one observed: the loss is log(2 + exp(-gap)) + gap."""
     table = torch.tensor([[0.0], [0.0], [-gap]], dtype=dtype)
     one = torch.ones(1, 1, dtype=dtype)
-    problem = Problem(one, table, one[0], torch.tensor([0, 1]), torch.tensor([2]))
+    problem = Problem(one, table, one[0], torch.tensor([0]), torch.tensor([2]))
     loss, grad_q, grad_table = run("distmult", problem)
     want = math.log(2) + gap if gap > 0 else 0.0
     assert float(loss) == pytest.approx(want, rel=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 from torch import Tensor
 
 from kgem.errors import ConfigError
-from kgem.model import kernels
+from kgem.model import kernels, pieces
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, MarginObjective, SoftmaxObjective
+from kgem.model.pieces import Batch
 from kgem.model.prior import Prior, Strengths
 from obvious import (
     ALL_SCORES,
@@ -44,6 +46,10 @@ def softmax(model: Embeddings, p: int = 3, max_tails: int | None = None) -> Soft
 def copied(result: tuple[float, Gradients]) -> tuple[float, Gradients]:
     """The next call reuses the gradients' memory."""
     return result[0], Gradients(*(g.clone() for g in result[1]))
+
+
+def join_items(batches: Iterable[Batch]) -> Tensor:
+    return torch.cat([batch.items for batch in batches])
 
 
 def assert_close(got: Gradients, want: tuple[Tensor, ...], rtol: float = 1e-8) -> None:
@@ -117,6 +123,41 @@ def test_the_batches_of_an_epoch_average_to_the_whole(name: str, reciprocal: boo
     assert_close(Gradients(*mean), whole)
 
 
+@pytest.mark.parametrize("gathered", [1, 20, 10**6])
+def test_batches_have_what_their_queries_say(gathered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gathered for many steps at once, in any order of steps, and equal to a step that looks for itself."""
+    monkeypatch.setattr(pieces, "GATHERED", gathered)
+    model, index = random_embeddings(DATA, "complex"), DATA.query_index
+    objective, strengths = softmax(model), strengths_of("individual", DATA, model)
+    batches = objective.batches(7, torch.Generator().manual_seed(0))
+    for step in (3, 0, len(batches) - 1, 1):
+        batch = batches[step]
+        observed = [(i, t) for i, query in enumerate(batch.items.tolist()) for t in index.tails_of(query).tolist()]
+        assert list(zip(batch.rows.tolist(), batch.tails.tolist(), strict=True)) == observed
+        assert batch.heads.tolist() == index.heads[batch.items].tolist()
+        assert batch.relations.tolist() == index.relations[batch.items].tolist()
+        assert batch.counts.tolist() == index.counts[batch.items].tolist()
+        loss, gradients = copied(objective(model, strengths, batch))
+        again, same = objective(model, strengths, batch.items)
+        assert loss == again
+        assert all(torch.equal(a, b) for a, b in zip(gradients, same, strict=True))
+    assert torch.equal(batches[1:3][0].items, batches[1].items)
+
+
+@pytest.mark.parametrize("name", ["complex", "distmult", "rescal"])
+def test_tables_behind_each_other_give_the_same_gradients(name: str) -> None:
+    """One call for both tables, or one for each: RESCAL's have different widths."""
+    joint = random_embeddings(DATA, name).clone()
+    apart = joint.with_tables(*(table.clone() for table in joint.tables()))
+    assert joint.flat is not None
+    assert apart.flat is None
+    strengths = strengths_of("individual", DATA, joint)
+    loss, gradients = copied(softmax(joint)(joint, strengths, torch.arange(20)))
+    other, same = softmax(apart)(apart, strengths, torch.arange(20))
+    assert loss == other
+    assert_close(gradients, tuple(same), rtol=1e-12)
+
+
 def test_a_batch_is_an_unbiased_estimate() -> None:
     """The plain mean over all batches of three queries that there are is the whole."""
     data = random_graph(n_entities=8, n_relations=1, n_facts=9)
@@ -138,8 +179,8 @@ def test_an_epoch_visits_every_item_once_in_batches_of_nearly_equal_size() -> No
         lengths = {len(batch) for batch in batches}
         assert max(lengths) - min(lengths) <= 1
         assert abs(max(lengths) - min(size, objective.n_items)) <= max(1, size // 2)
-        assert sorted(torch.cat(batches).tolist()) == list(range(objective.n_items))
-    order, again, other = (torch.cat(objective.batches(7, torch.Generator().manual_seed(seed))) for seed in (1, 1, 2))
+        assert sorted(join_items(batches).tolist()) == list(range(objective.n_items))
+    order, again, other = (join_items(objective.batches(7, torch.Generator().manual_seed(seed))) for seed in (1, 1, 2))
     assert torch.equal(order, again)
     assert not torch.equal(order, other)
 

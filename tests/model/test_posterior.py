@@ -118,6 +118,7 @@ def reference_noise(start: int, n: int) -> np.ndarray:
 @pytest.mark.parametrize("n", [1, 2, 7, 64, 65, 301])
 def test_noise_follows_its_definition(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK", 64)
+    monkeypatch.setattr(module, "SERIAL", 0)
     start = int(torch.empty(1, dtype=torch.int64).random_(-(2**63), None, generator=seeded(5)))
     out = torch.empty(n)
     fill_normal(out, seeded(5))
@@ -132,9 +133,10 @@ def test_splitmix_gives_the_published_sequence() -> None:
     assert [word % 2**64 for word in bits.tolist()] == published
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_noise_is_standard_normal_and_independent(dtype: torch.dtype) -> None:
-    n = 2**19 + 13
+@pytest.mark.parametrize(
+    ("dtype", "n"), [(torch.float32, 2**19 + 13), (torch.float64, 2**19 + 13), (torch.float32, module.SERIAL - 3)]
+)
+def test_noise_is_standard_normal_and_independent(dtype: torch.dtype, n: int) -> None:
     out = torch.empty(n, dtype=dtype)
     fill_normal(out, seeded(11))
     noise = out.double().numpy()
@@ -166,9 +168,10 @@ def test_noise_is_reproducible_bit_for_bit_on_any_number_of_threads() -> None:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
             generator.set_state(state)
-            out = torch.empty(2**19 + 77)
-            fill_normal(out, generator)
-            draws.append(out)
+            large, small = torch.empty(module.SERIAL + 77), torch.empty(1001)
+            fill_normal(large, generator)
+            fill_normal(small, generator)
+            draws.append(torch.cat([large, small]))
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(draws[0], draws[1])

@@ -80,7 +80,7 @@ def obvious_pass(model: Embeddings, config: TrainConfig, seed: int) -> Embedding
         leaves = with_leaves(model.with_tables(*tables))
         e, r = leaves.tables()
         data = e.new_zeros(())
-        for h, relation, t in facts_of(DATA, batch):
+        for h, relation, t in facts_of(DATA, batch.items):
             if leaves.reciprocal or relation < n:
                 scores = score.triple(e[h], r[relation], e)
             else:

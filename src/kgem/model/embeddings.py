@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from kgem.model.joint import clone_joint, join
 from kgem.model.scores import Score
 
 __all__ = ["Embeddings"]
@@ -48,7 +50,7 @@ class Embeddings:
 
         rows = 2 * n_relations if reciprocal else n_relations
         entities = draw(n_entities, score.entity_width(dim))
-        return cls(score, entities, draw(rows, score.relation_width(dim)), n_relations)
+        return cls(score, *clone_joint((entities, draw(rows, score.relation_width(dim)))), n_relations)
 
     @property
     def n_entities(self) -> int:
@@ -66,7 +68,12 @@ class Embeddings:
         return replace(self, entities=entities, relations=relations)
 
     def clone(self) -> Embeddings:
-        return self.with_tables(self.entities.clone(), self.relations.clone())
+        return self.with_tables(*clone_joint(self.tables()))
+
+    @cached_property
+    def flat(self) -> Tensor | None:
+        """All numbers of both tables, (n,), the same memory; None if one does not lie behind the other."""
+        return join(self.tables())
 
     def heads(self, ids: Tensor, *, reverse: bool = False) -> Tensor:
         """Head vectors of queries; reverse for reciprocal ids in the two-sided mode: (b, entity_width)."""

@@ -70,7 +70,7 @@ class SoftmaxKernel:
         q: Tensor,  # (b, d)
         table: Tensor,  # (n_tails, d)
         counts: Tensor,  # (b,) n_q of each query, over all shards
-        offsets: Tensor,  # (b + 1,) where each query's observed tails begin
+        rows: Tensor,  # (pairs,), ascending: the query of each observed tail
         tails: Tensor,  # (pairs,) observed tails, ids over all shards
         grad_table: Tensor,  # (n_tails, d), added to
         scale: float = 1.0,
@@ -81,20 +81,21 @@ class SoftmaxKernel:
 
         The loss is that of the observed tails, also where soft targets have a part in the gradient.
         """
-        borders = [*range(0, len(q), self.block), len(q)]
-        pair_borders = offsets[borders].tolist() if len(borders) > 2 else [0, len(tails)]
-        loss = q.new_zeros((), dtype=torch.float64)
         grad_q = torch.empty_like(q)
-        for i, (start, stop) in enumerate(pairwise(borders)):
-            pairs = slice(pair_borders[i], pair_borders[i + 1])
-            lengths = offsets[start + 1 : stop + 1] - offsets[start:stop]
-            rows = torch.repeat_interleave(lengths, output_size=pairs.stop - pairs.start)
+        if len(q) <= self.block:
+            every = slice(0, len(q))
+            loss = self._block(q, table, counts, rows, tails, grad_table, grad_q, scale, shard, soft, every)
+            return loss * scale, grad_q
+        borders = torch.tensor([*range(0, len(q), self.block), len(q)], device=rows.device)
+        pair_borders = torch.searchsorted(rows, borders).tolist()
+        loss = q.new_zeros((), dtype=torch.float64)
+        for (start, stop), (first, last) in zip(pairwise(borders.tolist()), pairwise(pair_borders), strict=True):
             loss += self._block(
                 q[start:stop],
                 table,
                 counts[start:stop],
-                rows,
-                tails[pairs],
+                rows[first:last] - start,
+                tails[first:last],
                 grad_table,
                 grad_q[start:stop],
                 scale,
@@ -123,16 +124,17 @@ class SoftmaxKernel:
         if shard is not None:
             mine = (tails >= shard.start) & (tails < shard.start + self.n_tails)
             rows, tails = rows[mine], tails[mine] - shard.start
-        cells = rows * self.padded + tails  # the observed tails' places in the flattened block
-        observed = block.view(-1).take(cells)
+        cells = torch.add(tails, rows, alpha=self.padded)  # the observed tails' places in the flattened block
+        flat = block.view(-1)
         if shard is None:
             torch.softmax(block, dim=1, out=block)
-            loss = self._log_loss(q, table, rows, observed, block.view(-1).take(cells).to(q.dtype))
+            loss = self._log_loss(q, table, rows, tails, flat.take(cells).to(q.dtype))
         else:
+            observed = flat.take(cells)
             log_z = _softmax_of_shards(block, shard)
             loss = (counts * log_z).sum(dtype=torch.float64) - shard.sum(observed.sum(dtype=torch.float64))
-        hard = counts.reciprocal().mul_(-1.0 if soft is None else soft.weights[part] - 1.0)
-        block.view(-1).index_add_(0, cells, hard.index_select(0, rows).to(block.dtype))
+        hard = counts.reciprocal() if soft is None else (1.0 - soft.weights[part]).div_(counts)
+        flat.index_add_(0, cells, hard.index_select(0, rows).to(block.dtype), alpha=-1)
         if soft is not None:
             soft.subtract(part, block[:, : self.n_tails])
         weights = (counts * scale).unsqueeze(1)  # (b, 1)
@@ -141,22 +143,24 @@ class SoftmaxKernel:
             grad_q.copy_(shard.sum(grad_q))
         return loss
 
-    def _log_loss(self, q: Tensor, table: Tensor, rows: Tensor, scores: Tensor, probabilities: Tensor) -> Tensor:
+    def _log_loss(self, q: Tensor, table: Tensor, rows: Tensor, tails: Tensor, probabilities: Tensor) -> Tensor:
         """The sum of log Z - f over observed tails: minus the log of their probabilities, unless one underflowed."""
         limit = 1e8 * torch.finfo(probabilities.dtype).tiny
         if not len(probabilities) or not float(probabilities.amin()) < limit:
             return -probabilities.log().sum(dtype=torch.float64)
         faint = probabilities < limit
         loss = -probabilities.masked_fill(faint, 1.0).log_().sum(dtype=torch.float64)
-        log_z = self.score.compare(q[rows[faint]], table).logsumexp(dim=1)
-        return loss + (log_z - scores[faint]).sum(dtype=torch.float64)
+        asked = q[rows[faint]]
+        log_z = self.score.compare(asked, table).logsumexp(dim=1)
+        return loss + (log_z - self.score.pair(asked, table[tails[faint]])).sum(dtype=torch.float64)
 
     def _score(self, q: Tensor, table: Tensor, block: Tensor) -> Callable[[Tensor, Tensor, Tensor], None]:
         """Fill the block with scores; return what turns (block times row weights) into gradients."""
         if block.dtype != table.dtype:
             return self._score_rounded(q, table, block)
         scores = block[:, : self.n_tails]
-        block[:, self.n_tails :] = -torch.inf
+        if self.padded > self.n_tails:
+            block[:, self.n_tails :] = -torch.inf
         if self.score.bilinear:
             torch.mm(q, table.T, out=scores)
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,8 +21,9 @@ from torch import Tensor
 
 from kgem.data.index import QueryIndex
 from kgem.model.embeddings import Embeddings
-from kgem.model.exact_pass import Questions
+from kgem.model.joint import Gradients, empty_joint, stack, walk
 from kgem.model.kernels import SoftmaxKernel
+from kgem.model.pieces import Batch, Batches, Pieces, shuffle_batches
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
 from kgem.model.rows import ALL, Touched
@@ -31,13 +31,6 @@ from kgem.model.scores import Score
 from kgem.model.teacher import KEPT_BYTES, Teacher
 
 __all__ = ["Gradients", "MarginObjective", "Objective", "Pieces", "SoftmaxObjective", "shuffle_batches"]
-
-
-class Gradients(NamedTuple):
-    """The gradient of L / N' with respect to both tables."""
-
-    entities: Tensor  # (n_entities, entity_width)
-    relations: Tensor  # (relation rows, relation_width)
 
 
 class Objective(Protocol):
@@ -66,63 +59,6 @@ class Objective(Protocol):
         return loss
 
 
-def shuffle_batches(n_items: int, size: int, generator: torch.Generator) -> list[Tensor]:
-    """A random order cut into batches whose sizes differ by at most one.
-
-    A short last batch would be scaled up by Q / |B| and shake the whole model.
-    """
-    order = torch.randperm(n_items, generator=generator)
-    return list(order.tensor_split(max(1, round(n_items / size))))
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """Queries as tensors; one with more than max_tails tails is cut into several."""
-
-    heads: Tensor  # (Q,)
-    relations: Tensor  # (Q,)
-    starts: Tensor  # (Q,) where the tails of each begin
-    counts: Tensor  # (Q,) how many there are
-    tails: Tensor  # (N',)
-
-    @classmethod
-    def cut(cls, index: QueryIndex, max_tails: int | None, device: torch.device) -> Pieces:
-        counts = index.counts
-        most = max_tails or max(int(counts.max(initial=1)), 1)
-        pieces = -(-counts // most)
-        owner = np.repeat(np.arange(len(index)), pieces)
-        nth = np.arange(len(owner)) - (np.cumsum(pieces) - pieces)[owner]
-        starts = index.offsets[owner] + nth * most
-        stops = np.minimum(starts + most, index.offsets[owner + 1])
-
-        def put(array: np.ndarray) -> Tensor:
-            return torch.from_numpy(array.astype(np.int64)).to(device)
-
-        return cls(
-            put(index.heads[owner]),
-            put(index.relations[owner]),
-            put(starts),
-            put(stops - starts),
-            put(index.tails),
-        )
-
-    def __len__(self) -> int:
-        return len(self.heads)
-
-    def tails_of(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Offsets (b + 1,) and observed tails (pairs,) of these queries, in their order."""
-        counts, starts = self.counts.index_select(0, queries), self.starts.index_select(0, queries)
-        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        shift = torch.repeat_interleave(starts - offsets[:-1], counts)
-        return offsets, self.tails.index_select(0, shift.add_(torch.arange(len(shift), device=shift.device)))
-
-    def questions(self, most: int) -> Questions:
-        """Some of them, evenly spread, to be looked at exactly."""
-        wanted = torch.linspace(0, len(self) - 1, min(most, len(self)), device=self.heads.device).long()
-        offsets, tails = self.tails_of(wanted)
-        return Questions(self.heads[wanted], self.relations[wanted], torch.repeat_interleave(offsets.diff()), tails)
-
-
 class SoftmaxObjective(Objective):
     """Eqs. 5 and 10: the exact softmax over all entities, with reciprocal facts or two-sided."""
 
@@ -140,7 +76,7 @@ class SoftmaxObjective(Objective):
         dtype = products if products is not None and like.score.bilinear else entities.dtype
         self._pieces = Pieces.cut(index, max_tails, entities.device)
         self._prior = prior
-        self._gradients = Gradients(torch.empty_like(entities), torch.empty_like(like.relations))
+        self._gradients = Gradients(*empty_joint(like.tables()))
         self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device)
         self._teacher: Teacher | None = None
         self.n_items = len(self._pieces)
@@ -155,44 +91,46 @@ class SoftmaxObjective(Objective):
         taught._teacher = teacher
         return taught
 
-    def batches(self, size: int, generator: torch.Generator) -> list[Tensor]:
-        device = self._pieces.heads.device
-        return [batch.to(device) for batch in shuffle_batches(self.n_items, size, generator)]
+    def batches(self, size: int, generator: torch.Generator) -> Batches:
+        return Batches(self._pieces, shuffle_batches(self.n_items, size, generator), self._gradients.entities.dtype)
 
     @torch.no_grad()
-    def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Tensor) -> tuple[float, Gradients]:
+    def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: Batch | Tensor) -> tuple[float, Gradients]:
+        """`batch` may be the numbers of some queries, too."""
         grads = self._gradients
-        grads.entities.zero_()
-        grads.relations.zero_()
+        for (grad,) in walk(grads):
+            grad.zero_()
+        batch = batch if isinstance(batch, Batch) else self._gather(batch)
         scale = self.n_items / (len(batch) * self.n_facts)
         if embeddings.reciprocal:
             data = self._add_side(embeddings, batch, scale, reverse=False)
         else:
-            data = torch.zeros((), dtype=torch.float64, device=batch.device)
-            for reverse, rows in embeddings.sides(self._pieces.relations[batch]):
-                data += self._add_side(embeddings, batch[rows], scale, reverse)
+            data = torch.zeros((), dtype=torch.float64, device=batch.items.device)
+            for reverse, rows in embeddings.sides(batch.relations):
+                data += self._add_side(embeddings, self._gather(batch.items[rows]), scale, reverse)
         add_penalty_gradient(self._prior, embeddings, strengths, grads, self.n_facts)
         return float(data), grads
 
-    def _add_side(self, embeddings: Embeddings, batch: Tensor, scale: float, reverse: bool) -> Tensor:
+    def _gather(self, items: Tensor) -> Batch:
+        return self._pieces.gather([items], self._gradients.entities.dtype)[0]
+
+    def _add_side(self, embeddings: Embeddings, batch: Batch, scale: float, reverse: bool) -> Tensor:
         """The data term of queries that all read the tables the same way round."""
-        score, grads, pieces = embeddings.score, self._gradients, self._pieces
-        heads, relations = pieces.heads.index_select(0, batch), pieces.relations.index_select(0, batch)
+        score, grads, heads, relations = embeddings.score, self._gradients, batch.heads, batch.relations
         h = embeddings.heads(heads, reverse=reverse)
         r = embeddings.relation_rows(relations, reverse=reverse)
         q = score.query(h, r)
 
         turn = _turned(score, grads.entities) if reverse else grads.entities
-        offsets, tails = pieces.tails_of(batch)
         loss, grad_q = self._kernel(
             q,
             embeddings.tail_table(reverse=reverse),
-            pieces.counts.index_select(0, batch).to(q.dtype),
-            offsets,
-            tails,
+            batch.counts,
+            batch.rows,
+            batch.tails,
             score.tails(turn),
             scale,
-            soft=None if self._teacher is None else self._teacher.targets(batch, heads, relations, reverse),
+            soft=None if self._teacher is None else self._teacher.targets(batch.items, heads, relations, reverse),
         )
         grad_h, grad_r = score.query_vjp(h, r, grad_q)
         turn.index_add_(0, heads, grad_h)
@@ -279,6 +217,10 @@ def _turned(score: Score, like: Tensor) -> Tensor:
 def add_penalty_gradient(
     prior: Prior, embeddings: Embeddings, strengths: Strengths, grads: Gradients, n_facts: int
 ) -> None:
-    """Add the gradient of the penalty term to `grads`, for all rows."""
-    for table, lam, grad in zip(embeddings.tables(), strengths, grads, strict=True):
-        prior.add_gradient(table, lam, grad, scale=1.0 / n_facts)
+    """Add the gradient of the penalty term to `grads`, for all rows; at once where both tables have the same width."""
+    table, out = stack(embeddings), stack(grads)
+    if table is not None and out is not None:
+        prior.add_gradient(table, torch.cat(strengths), out, scale=1.0 / n_facts)
+        return
+    for table, lam, out in zip(embeddings.tables(), strengths, grads, strict=True):
+        prior.add_gradient(table, lam, out, scale=1.0 / n_facts)

@@ -14,8 +14,8 @@ from kgem.model.prior import Prior
 
 __all__ = ["Gaussian", "Posterior", "fill_normal"]
 
-# Words of noise per pass: large enough that dispatch does not count, small enough for the cache.
-BLOCK = 2**18
+SERIAL = 2**19  # numbers of noise up to which torch's own generator is faster, though it has one thread
+BLOCK = 2**16  # numbers of noise per pass beyond: large enough that dispatch does not count, small enough for the cache
 
 # SplitMix64 (Steele, Lea, Flood 2014): the increment, then shift and multiplier of each round.
 GOLDEN = 0x9E3779B97F4A7C15
@@ -92,11 +92,11 @@ class Posterior:
 def fill_normal(out: Tensor, generator: torch.Generator) -> None:
     """Fill a contiguous tensor with standard normal noise, in place; bit for bit the same for the same state.
 
-    torch draws normal numbers on one core only. On a CPU in float32 the noise is instead SplitMix64, started at
-    64 bits from `generator`, through the inverse of the distribution function: 24 bits a number, symmetric
-    around 0, made by all of torch's threads and the same for any number of them.
+    torch draws normal numbers on one core only. Where there are many, on a CPU in float32, the noise is instead
+    SplitMix64, started at 64 bits from `generator`, through the inverse of the distribution function: 24 bits a number,
+    symmetric around 0, made by all of torch's threads and the same for any number of them.
     """
-    if out.dtype != torch.float32 or out.device.type != "cpu":
+    if out.dtype != torch.float32 or out.device.type != "cpu" or out.numel() <= SERIAL:
         out.normal_(generator=generator)
         return
     flat = out.view(-1)

@@ -49,7 +49,8 @@ class Prior:
 
     def norm(self, table: Tensor) -> Tensor:
         """||x||_p^p of each row, (rows,); differentiable, at zeros too."""
-        return torch.cat([self._norm(table[rows]) for rows in _blocks(table)])
+        blocks = [self._norm(x) for (x,) in _cut(table)]
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
 
     def penalty(self, table: Tensor, strengths: Tensor) -> Tensor:
         """Eq. 8: the sum over rows of lambda/p ||x||_p^p, a float64 scalar."""
@@ -60,15 +61,15 @@ class Prior:
         if self.p == 2:
             out.addcmul_(table, strengths[:, None], value=scale)
             return
-        for rows in _blocks(table):
-            x, weight = table[rows], strengths[rows, None]  # (block, K'), (block, 1)
+        for x, lam, part in _cut(table, strengths, out):
+            weight = lam.unsqueeze(1)  # (block, 1)
             if self.complex:
                 factor = _squared_moduli(x).sqrt_().mul_(weight)  # (block, K)
                 # Real and imaginary part apart: half the time of one product with the factor repeated.
-                for part, of in zip(out[rows].chunk(2, dim=1), x.chunk(2, dim=1), strict=True):
-                    part.addcmul_(factor, of, value=scale)
+                for half, of in zip(part.chunk(2, dim=1), x.chunk(2, dim=1), strict=True):
+                    half.addcmul_(factor, of, value=scale)
             else:
-                out[rows].addcmul_(x.abs().mul_(weight), x, value=scale)
+                part.addcmul_(x.abs().mul_(weight), x, value=scale)
 
     def log_normaliser(self, strengths: Tensor, width: int) -> Tensor:
         """Eq. 16 without its norm: K'/p log lambda and every constant, summed over rows; a float64 scalar."""
@@ -90,8 +91,7 @@ class Prior:
         A closed form, except for p = 3 in a complex space: there a quadrature with a relative error
         below 1e-5 whatever the means and standard deviations. Differentiable.
         """
-        blocks = [self._expected_norm(mean[rows], log_std[rows].exp()) for rows in _blocks(mean)]
-        return torch.cat(blocks)
+        return torch.cat([self._expected_norm(m, xi.exp()) for m, xi in _cut(mean, log_std)])
 
     def closest_log_std(self, strengths: Tensor, width: int) -> Tensor:
         """The xi, (rows,), of the centred Gaussian nearest to the prior: KL(q || p) is least where Eq. 17 holds.
@@ -109,6 +109,8 @@ class Prior:
         if not self.complex:
             return x.abs().pow(3).sum(1)
         squares = _squared_moduli(x)
+        if not squares.requires_grad:
+            return squares.sqrt().mul_(squares).sum(1)
         # Without the clamp, the derivative of the root at 0 is infinite and autograd makes NaN of it.
         return (squares.clamp_min(torch.finfo(x.dtype).tiny).sqrt() * squares).sum(1)
 
@@ -163,7 +165,7 @@ def _pairs(x: Tensor) -> Tensor:
 def _squared_moduli(x: Tensor) -> Tensor:
     """|x_k|^2 of the complex coordinates of rows [real | imaginary], (rows, K)."""
     real, imaginary = _pairs(x).unbind(1)
-    return torch.addcmul(real * real, imaginary, imaginary)
+    return (real * real).addcmul_(imaginary, imaginary)
 
 
 def _third_moment_real(mean: Tensor, std: Tensor) -> Tensor:
@@ -205,12 +207,11 @@ def _log_transform(m: Tensor, v: Tensor, s: float) -> tuple[Tensor, Tensor, Tens
     return 0.5 * shrink.log() - s * shift, spread + centre, 2 * spread * (spread + 2 * centre)
 
 
-def _rows(table: Tensor) -> int:
-    """How many rows make a block."""
-    return max(1, BLOCK // max(1, table.shape[1]))
-
-
-def _blocks(table: Tensor) -> Iterator[slice]:
-    """Row ranges that cover the table; an empty one for an empty table."""
-    size = _rows(table)
-    return (slice(start, start + size) for start in range(0, max(1, len(table)), size))
+def _cut(table: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Blocks of rows that cover a table, and the same rows of others; an empty one for an empty table."""
+    size = max(1, BLOCK // max(1, table.shape[1]))
+    every = (table, *others)
+    if len(table) <= size:
+        yield every
+        return
+    yield from zip(*(torch.split(each, size) for each in every), strict=True)

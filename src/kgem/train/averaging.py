@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kgem.model.embeddings import Embeddings
+from kgem.model.joint import walk
 from kgem.model.rows import ALL, Touched
 
 __all__ = ["Averaging"]
@@ -37,6 +38,7 @@ class Averaging:
     ) -> None:
         """`steps` have been so far, and the averages have all of them but for what `pause` left."""
         self._pairs = tuple(zip(tables.tables(), averages.tables(), strict=True))
+        self._all = tuple(walk(tables, averages))
         self._window = max(window, 1.0)
         self._now = steps
         # The step up to which each row is averaged; None: all the same.
@@ -63,6 +65,11 @@ class Averaging:
         self._catch_up(ALL)
 
     def _catch_up(self, touched: Touched) -> None:
+        if touched is ALL and all(last is None for last in self._last):
+            for table, average in self._all:
+                self._take_step(table, average)
+            self._all_last = self._now
+            return
         for place, (rows, (table, average)) in enumerate(zip(touched, self._pairs, strict=True)):
             if rows.ids is None:
                 self._catch_up_all(place, table, average)
@@ -78,9 +85,7 @@ class Averaging:
     def _catch_up_all(self, place: int, table: Tensor, average: Tensor) -> None:
         last = self._last[place]
         if last is None:
-            if self._all_last < self._now:  # one step, or none
-                weight = 1 / min(self._now, self._window)
-                average.lerp_(table, weight) if weight < 1 else average.copy_(table)
+            self._take_step(table, average)
             return
         kept = self._kept(last).to(table.dtype)
         step = max(1, BLOCK // table.shape[1])
@@ -88,6 +93,11 @@ class Averaging:
             part = slice(start, start + step)
             average[part] = torch.lerp(table[part], average[part], kept[part].unsqueeze(1))
         last.fill_(self._now)
+
+    def _take_step(self, table: Tensor, average: Tensor) -> None:
+        if self._all_last < self._now:  # one step, or none
+            weight = 1 / min(self._now, self._window)
+            average.lerp_(table, weight) if weight < 1 else average.copy_(table)
 
     def _last_steps(self, place: int, rows: int) -> Tensor:
         last = self._last[place]

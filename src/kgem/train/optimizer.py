@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -127,18 +128,22 @@ class Optimizer:
 
     @torch.no_grad()
     def _step_adagrad(self, gradients: list[Tensor], rate: float) -> None:
-        """Torch's own update, without what its `step` does around it: on a small table that takes longer."""
+        """Torch's own update, without what its `step` does around it: on a small table that takes longer.
+
+        Its count of steps stays as it is: without a decay of the rate it has no part in the update.
+        """
         (group,) = self._optimizer.param_groups
         states = [self._optimizer.state[table] for table in self._tables]
-        adagrad(
+        sums, steps = ([state[name] for state in states] for name in ("sum", "step"))
+        update = torch._fused_adagrad_ if group["fused"] else partial(adagrad, fused=False)
+        update(
             self._tables,
             gradients,
-            [state["sum"] for state in states],
-            [state["step"] for state in states],
-            fused=group["fused"],
+            sums,
+            steps,
             lr=rate,
-            weight_decay=0.0,
             lr_decay=0.0,
+            weight_decay=0.0,
             eps=group["eps"],
             maximize=False,
         )

@@ -14,7 +14,8 @@ from torch import Tensor
 from kgem.config import TrainConfig
 from kgem.errors import Diverged
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import Gradients, Objective
+from kgem.model.joint import Gradients
+from kgem.model.objective import Objective
 from kgem.model.prior import Strengths
 from kgem.model.rows import ALL, Touched
 from kgem.train.averaging import Averaging
@@ -217,6 +218,8 @@ def compute_gradients(
 ) -> tuple[float, Gradients]:
     """The objective of a batch and its gradients, for the rows that the batch touches."""
     touched = objective.touched(batch)
+    if touched is ALL:
+        return objective(embeddings, strengths, batch)
     tables = embeddings.with_tables(*touched.of(embeddings.tables()))
     return objective(tables, Strengths(*touched.of(strengths)), batch)
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from kgem.config import EMConfig
 from kgem.errors import Diverged
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import Gradients, Objective
+from kgem.model.joint import Gradients, clone_joint, empty_joint, stack, walk
+from kgem.model.objective import Objective
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
 from kgem.model.rows import ALL, Touched
@@ -60,7 +61,7 @@ class EMState:
     average: Embeddings  # of the means over the last steps: what is validated and kept
     best: Embeddings
     best_log_stds: Gradients
-    sample: Embeddings | None = None  # scratch: one draw of both tables, where steps touch all rows
+    scratch: tuple[Embeddings, Embeddings] | None = None  # a sample and its noise, where steps touch all rows
     steps: int = 0
     epoch: int = 0
     part: Part = field(default_factory=Part)  # of the epoch that it stands in
@@ -76,13 +77,13 @@ class EMState:
         noise: torch.Generator,
     ) -> EMState:
         """Line 1: q around a pre-trained model."""
-        log_stds = Gradients(*(Gaussian.around(table, config.initial_std).log_std for table in means.tables()))
+        log_stds = Gradients(*clone_joint(Gaussian.around(t, config.initial_std).log_std for t in means.tables()))
         return cls(
             means=means,
             log_stds=log_stds,
             strengths=strengths,
             mean_optimizer=Optimizer(config.optimizer, means.tables()),
-            std_optimizer=Optimizer(config.optimizer, log_stds),
+            std_optimizer=Optimizer(config.optimizer, log_stds.tables()),
             generator=generator,
             noise=noise,
             stopping=EarlyStopping(config.patience, config.min_gain),
@@ -91,7 +92,7 @@ class EMState:
             optima=Strengths(*(torch.full_like(lam, math.nan) for lam in strengths)),
             average=means.clone(),
             best=means.clone(),
-            best_log_stds=Gradients(*(t.clone() for t in log_stds)),
+            best_log_stds=Gradients(*clone_joint(log_stds)),
         )
 
     @property
@@ -109,9 +110,9 @@ class EMState:
     def release(self) -> None:
         """Mutates: from here on only q at its best is needed, with strengths and accumulators; the rest gives way."""
         self.means = self.average = self.best
-        self.log_stds, self.sample = self.best_log_stds, None
+        self.log_stds, self.scratch = self.best_log_stds, None
         self.mean_optimizer = self.mean_optimizer.moved_to(self.best.tables())
-        self.std_optimizer = self.std_optimizer.moved_to(self.best_log_stds)
+        self.std_optimizer = self.std_optimizer.moved_to(self.best_log_stds.tables())
 
     def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
         """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
@@ -156,12 +157,12 @@ class EMState:
         """The live tensors, by name; of a state that was released, those of q at its best."""
         groups = {
             "mean": self.means.tables(),
-            "log_std": self.log_stds,
+            "log_std": self.log_stds.tables(),
             "strengths": self.strengths,
             "optima": self.optima,
             "average": self.average.tables(),
             "best_mean": self.best.tables(),
-            "best_log_std": self.best_log_stds,
+            "best_log_std": self.best_log_stds.tables(),
         }
         if self.means is self.best:
             groups = {name: pair for name, pair in groups.items() if name not in ("mean", "log_std", "average")}
@@ -258,7 +259,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_gradients(
-    state: EMState, objective: Objective, prior: Prior, batch: Tensor, config: EMConfig, *, with_norms: bool
+    state: EMState, objective: Objective, prior: Prior, batch: Any, config: EMConfig, *, with_norms: bool
 ) -> Estimate:
     """Lines 4-7: gradients of the (tempered) negative ELBO / N' from S samples; their memory is used again."""
     beta = 1.0 if config.beta is None else config.beta
@@ -277,31 +278,45 @@ def estimate_gradients(
 
 
 def estimate_once(
-    state: EMState, objective: Objective, prior: Prior, batch: Tensor, beta: float, with_norms: bool
+    state: EMState, objective: Objective, prior: Prior, batch: Any, beta: float, with_norms: bool
 ) -> Estimate:
     """Lines 4-7 for one sample of the touched rows, whose memory the gradients for xi then take."""
     touched = objective.touched(batch)
     means, sample = draw(state, touched)
-    norms = [prior.norm(table) for table in sample.tables()] if with_norms else []
+    norms = sample_norms(sample, prior) if with_norms else []
     tempered = Strengths(*(beta * lam for lam in touched.of(state.strengths)))
     loss, gradients = objective(sample, tempered, batch)
-    # The sample differs from the mean by sigma * eps, just the factor that the gradient for xi needs.
-    entropies = (beta / objective.n_facts * share for share in touched.shares)
-    tables = zip(sample.tables(), means, gradients, entropies, strict=True)
-    log_stds = Gradients(*(x.sub_(mean).mul_(gradient).sub_(entropy) for x, mean, gradient, entropy in tables))
+    log_stds = Gradients(*sample.tables())
+    entropy = beta / objective.n_facts
+    if touched is ALL:
+        for x, mean, gradient in walk(sample, means, gradients):
+            # The sample differs from the mean by sigma * eps, just the factor that the gradient for xi needs.
+            torch.addcmul(x.new_tensor(-entropy), x.sub_(mean), gradient, out=x)
+        return Estimate(loss, gradients, log_stds, norms)
+    for x, mean, gradient, share in zip(sample.tables(), means.tables(), gradients, touched.shares, strict=True):
+        x.sub_(mean).mul_(gradient).sub_(entropy * share)
     return Estimate(loss, gradients, log_stds, norms)
 
 
-def draw(state: EMState, touched: Touched = ALL) -> tuple[tuple[Tensor, ...], Embeddings]:
+def sample_norms(sample: Embeddings, prior: Prior) -> Norms:
+    """||x||_p^p of the rows of both tables, at once if they have the same width."""
+    both = stack(sample)
+    if both is None:
+        return [prior.norm(table) for table in sample.tables()]
+    return list(torch.split(prior.norm(both), [len(table) for table in sample.tables()]))
+
+
+def draw(state: EMState, touched: Touched = ALL) -> tuple[Embeddings, Embeddings]:
     """Line 4: the touched rows of q's means, and one sample of them, which is scratch."""
-    means, log_stds = touched.of(state.means.tables()), touched.of(state.log_stds)
     if touched is ALL:
-        state.sample = state.sample or state.means.clone()
-        sample = state.sample
+        state.scratch = state.scratch or (state.means.clone(), state.means.clone())
+        means, log_stds, (sample, noise) = state.means, state.log_stds, state.scratch
     else:
-        sample = state.means.with_tables(*(torch.empty_like(mean) for mean in means))
-    for mean, log_std, out in zip(means, log_stds, sample.tables(), strict=True):
-        Gaussian(mean, log_std).sample(state.noise, out=out)
+        means = state.means.with_tables(*touched.of(state.means.tables()))
+        log_stds = Gradients(*touched.of(state.log_stds))
+        sample, noise = (means.with_tables(*empty_joint(means.tables())) for _ in range(2))
+    for mean, log_std, out, noise_out in walk(means, log_stds, sample, noise):
+        Gaussian(mean, log_std).sample(state.noise, out, noise_out)
     return means, sample
 
 
@@ -315,7 +330,7 @@ def m_step(state: EMState, prior: Prior, norms: Norms, rate: float = 1.0, n_fact
     """Line 9 with Eq. 17: 1/lambda moves by `rate` towards its optimum, whatever N'; mutates the strengths."""
     for norm, table, lam in zip(norms, state.means.tables(), state.strengths, strict=True):
         optimum = prior.optimal_inverse_strengths(norm, table.shape[1])
-        lam.copy_((lam.reciprocal() * (1 - rate)).add_(optimum, alpha=rate).reciprocal_())
+        lam.reciprocal_().lerp_(optimum, rate).reciprocal_()
 
 
 def gradient_m_step(state: EMState, prior: Prior, norms: Norms, rate: float, n_facts: int) -> None:
