@@ -39,6 +39,7 @@ __all__ = ["Bound", "EMState", "elbo", "variational_em"]
 
 SIDES = ("entities", "relations")
 BLOCK = 2**16  # rows at a time
+Pair = tuple[Tensor, Tensor]  # of entities, of relations
 Norms = list[Tensor]  # ||x||_p^p of each row, one tensor per table
 
 
@@ -233,7 +234,7 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
         if not math.isfinite(estimate.loss):
             return estimate.loss
         if config.averaging:
-            averaging.before_step(objective.touched(batch))
+            averaging.before_step(objective.touched(batch), estimate.rows[0])
         e_step(state, estimate, mean_rate.at(now), std_rate.at(now), objective.touched(batch))
         state.steps += 1
         if update is not None:
@@ -255,6 +256,7 @@ class Estimate(NamedTuple):
     means: Gradients  # of L / N' under noise, with respect to the means
     log_stds: Gradients  # likewise, with respect to xi, less that of the entropy
     norms: Norms  # of the sample's rows: the paper's estimate of Eq. 17's expectation
+    rows: tuple[Pair, Pair]  # the touched rows of means and xi as they are
 
 
 def estimate_gradients(
@@ -273,7 +275,7 @@ def estimate_gradients(
             total.add_(t)
     for total in sums:
         total.div_(config.samples)
-    return Estimate(loss / config.samples, Gradients(*sums[:2]), Gradients(*sums[2:4]), sums[4:])
+    return Estimate(loss / config.samples, Gradients(*sums[:2]), Gradients(*sums[2:4]), sums[4:], first.rows)
 
 
 def estimate_once(
@@ -281,7 +283,7 @@ def estimate_once(
 ) -> Estimate:
     """Lines 4-7 for one sample of the touched rows, whose memory the gradients for xi then take."""
     touched = objective.touched(batch)
-    means, sample = draw(state, touched)
+    means, xi, sample = draw(state, touched)
     norms = [prior.norm(table) for table in sample.tables()] if with_norms else []
     tempered = Strengths(*(beta * lam for lam in touched.of(state.strengths)))
     loss, gradients = objective(sample, tempered, batch)
@@ -289,11 +291,11 @@ def estimate_once(
     entropies = (beta / objective.n_facts * share for share in touched.shares)
     tables = zip(sample.tables(), means, gradients, entropies, strict=True)
     log_stds = Gradients(*(x.sub_(mean).mul_(gradient).sub_(entropy) for x, mean, gradient, entropy in tables))
-    return Estimate(loss, gradients, log_stds, norms)
+    return Estimate(loss, gradients, log_stds, norms, (means, xi))
 
 
-def draw(state: EMState, touched: Touched = ALL) -> tuple[tuple[Tensor, ...], Embeddings]:
-    """Line 4: the touched rows of q's means, and one sample of them, which is scratch."""
+def draw(state: EMState, touched: Touched = ALL) -> tuple[Pair, Pair, Embeddings]:
+    """Line 4: the touched rows of q's means and of xi, and one sample of them, which is scratch."""
     means, log_stds = touched.of(state.means.tables()), touched.of(state.log_stds)
     if touched is ALL:
         state.sample = state.sample or state.means.clone()
@@ -302,13 +304,14 @@ def draw(state: EMState, touched: Touched = ALL) -> tuple[tuple[Tensor, ...], Em
         sample = state.means.with_tables(*(torch.empty_like(mean) for mean in means))
     for mean, log_std, out in zip(means, log_stds, sample.tables(), strict=True):
         Gaussian(mean, log_std).sample(state.noise, out=out)
-    return means, sample
+    return means, log_stds, sample
 
 
 def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float, touched: Touched = ALL) -> None:
     """Lines 6-7: a gradient step on means and log standard deviations; mutates both."""
-    state.mean_optimizer.step(estimate.means, mean_rate, touched)
-    state.std_optimizer.step(estimate.log_stds, std_rate, touched)
+    means, log_stds = estimate.rows
+    state.mean_optimizer.step(estimate.means, mean_rate, touched, means)
+    state.std_optimizer.step(estimate.log_stds, std_rate, touched, log_stds)
 
 
 def m_step(state: EMState, prior: Prior, norms: Norms, rate: float = 1.0, n_facts: int = 1) -> None:
