@@ -133,7 +133,7 @@ def test_memory_of_five_million_entities_without_races() -> None:
 
 
 def test_memory_of_an_exact_fit_is_what_its_states_hold() -> None:
-    """Beyond what a checkpoint writes: the start, gradients, what to fall back on, the teacher's tables."""
+    """Beyond what a checkpoint writes: start, gradients, EM's sample, what to fall back on, the teacher's tables."""
     given = config(softmax="exact").model_copy(update={"dtype": "float32"})
     fit = fitted(given)
     width, rows = fit.result().point.entities.shape[1], len(fit.result().point.relations)
@@ -142,7 +142,7 @@ def test_memory_of_an_exact_fit_is_what_its_states_hold() -> None:
     held = sum(t.numel() * t.element_size() for t in tables) / memory.set_bytes
     states = [fit.pretraining, fit.race.state, fit.student]  # each may fall back on tables and accumulators
     copied = sum(t.ndim == 2 for name, t in fit.tensors(copies=False).items() if "optimizer" in name) / 2
-    teacher, start, gradients = 2, 1, 1
-    assert memory.sets["distil"] == held + copied + 2 * len(states) + teacher + start + gradients
+    teacher, start, gradients, sample = 2, 1, 1, 1
+    assert memory.sets["distil"] == held + copied + 2 * len(states) + teacher + start + gradients + sample
     assert memory.largest == "distil"
     assert fit_memory(Config(), 1000, 5000, 3000, (width, width), rows).largest == "retrain"  # with its race
