@@ -29,7 +29,7 @@ Start = Callable[[str], Worker]
 def scale(start: Start, peer: Peer, folder: Path, long: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """`start` makes a worker of a module of ours or of the peer's."""
     result: dict[str, Any] = {"graphs": {}, "growth": _growth(start, folder, long, say)}
-    sources = {"made": None}
+    sources: dict[str, str | None] = {"made": None}
     crates = Path(os.environ.get("KGEM_DATA", "../shared/data")) / "crates"
     if crates.is_dir():
         sources["crates"] = str(crates)

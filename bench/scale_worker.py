@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bench.graph_file import GraphFile
-from bench.protocol import THREADS, Channel, serve
+from bench.protocol import THREADS, Channel, Handler, serve
 from kgem.config import Config
 from kgem.data.dataset import Dataset
 from kgem.data.index import QueryIndex, reciprocal
@@ -56,8 +56,9 @@ def make(path: str, entities: int, facts: int) -> dict[str, Any]:
 
 def _write(path: str, n_entities: int, n_relations: int, splits: list[Any]) -> dict[str, Any]:
     nothing = np.empty((0, 0), dtype=np.float32)
-    GraphFile(n_entities, n_relations, *splits, nothing, nothing).write(path)
-    return {"entities": n_entities, "relations": n_relations, "facts": len(splits[0])}
+    train, valid, test = splits
+    GraphFile(n_entities, n_relations, train, valid, test, nothing, nothing).write(path)
+    return {"entities": n_entities, "relations": n_relations, "facts": len(train)}
 
 
 class Ours:
@@ -79,9 +80,9 @@ class Ours:
             index, self.tables, Prior(3, complex=True), Candidates(torch.tensor(counts), negatives, 0.5)
         )
         self.strengths = Strengths(*(conventional_strengths(n, STRENGTH) for n in (counts, relation_counts)))
-        config = Config().pretrain
-        changes = {"optimizer": "row-adagrad", "batch_size": batch or default_batch_size(self.objective.n_items)}
-        self.config = config.model_copy(update=changes)
+        self.batch = batch or default_batch_size(self.objective.n_items)
+        changes = {"optimizer": "row-adagrad", "batch_size": self.batch}
+        self.config = Config().pretrain.model_copy(update=changes)
         self.state = PointState.start(self.tables, self.config, torch.Generator().manual_seed(1))
         return {"torch": torch.__version__, "queries": self.objective.n_items}
 
@@ -90,7 +91,7 @@ class Ours:
         begun, steps = time.perf_counter(), 0
         while not steps or time.perf_counter() - begun < seconds:
             steps += self._run(lambda: time.perf_counter() - begun > seconds)
-        facts = steps * self.config.batch_size * self.objective.n_facts / 2 / self.objective.n_items
+        facts = steps * self.batch * self.objective.n_facts / 2 / self.objective.n_items
         return {"seconds": time.perf_counter() - begun, "facts": facts}
 
     def epoch(self, steps: int) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class Ours:
         self._run(_after(1))
         begun = time.perf_counter()
         done = self._run(_after(steps))
-        whole = self.objective.n_items / self.config.batch_size
+        whole = self.objective.n_items / self.batch
         return {"seconds": (time.perf_counter() - begun) * whole / done, "steps": done}
 
     def _run(self, stop: Any) -> int:
@@ -133,5 +134,11 @@ def _after(steps: int) -> Any:
 
 if __name__ == "__main__":
     ours = Ours()
-    handlers = {"export": export, "make": make, "load": ours.load, "train": ours.train, "epoch": ours.epoch}
+    handlers: dict[str, Handler] = {
+        "export": export,
+        "make": make,
+        "load": ours.load,
+        "train": ours.train,
+        "epoch": ours.epoch,
+    }
     serve(Channel(), {**handlers, "mrr": ours.mrr})

@@ -118,13 +118,13 @@ class SampledObjective(Objective):
         ids = torch.cat([*(tails for *_, tails in parts), *(pieces.heads[part] for _, part, _, _ in parts), drawn])
         entities, order, places, here = _find_rows(ids)
         offsets = torch.cat([here.new_zeros(1), here.cumsum(0)])
-        *rest, candidates = places.split(sizes)
+        *rest, candidates = torch.split(places, sizes)
         answers, heads = rest[: len(parts)], rest[len(parts) :]
         here[candidates] -= 1
         relations, _, relation_places, relations_here = _find_rows(
             torch.cat([self._relation_rows(pieces.relations[part]) for _, part, _, _ in parts])
         )
-        relation_parts = relation_places.split([len(part) for _, part, _, _ in parts])
+        relation_parts = torch.split(relation_places, [len(part) for _, part, _, _ in parts])
         nth = torch.full_like(entities, -1).index_copy_(0, candidates, torch.arange(len(drawn), device=items.device))
         sides = tuple(
             Side.of(reverse, h, r, pieces.counts[part], starts, t, nth, len(drawn))

@@ -192,7 +192,8 @@ def _pair_scores(q: Tensor, tails: Tensor, side: Side) -> Tensor:
     _hear_warning()
     shape, none = (len(q), len(tails)), q.new_zeros(len(side.answers))
     wanted = torch.sparse_csr_tensor(side.offsets, side.answers, none, shape, check_invariants=False)
-    return torch.sparse.sampled_addmm(wanted, q, tails.T, beta=0.0).values()
+    scores: Tensor = torch.sparse.sampled_addmm(wanted, q, tails.T, beta=0.0).values()
+    return scores
 
 
 @cache
