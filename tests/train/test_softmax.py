@@ -145,4 +145,5 @@ def test_memory_of_an_exact_fit_is_what_its_states_hold() -> None:
     teacher, start, gradients, sample = 2, 1, 1, 1
     assert memory.sets["distil"] == held + copied + 2 * len(states) + teacher + start + gradients + sample
     assert memory.largest == "distil"
-    assert fit_memory(Config(), 1000, 5000, 3000, (width, width), rows).largest == "retrain"  # with its race
+    races = fit_memory(Config(), 1000, 5000, 3000, (width, width), rows)
+    assert races.sets["retrain"] == memory.sets["retrain"] + 8  # two more point estimates may go on
