@@ -73,4 +73,4 @@ floors: $(STAMP) ## run a part of the tests with the lowest versions that pyproj
 	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -p no:cacheprovider -o filterwarnings=default -n 2 --dist worksteal $(FLOOR_TESTS)
 
 clean:           ## remove everything that was built
-	rm -rf $(VENV) .venv-pykeen bench/out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .venv-pykeen .venv-torchbiggraph bench/out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

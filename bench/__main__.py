@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import report
-from bench.peers import PYKEEN, Peer, pykeen
+from bench.peers import BIGGRAPH, PYKEEN, Peer, biggraph, pykeen
 from bench.protocol import THREADS
 from bench.suites import SUITES, Plan
 from bench.workers import ROOT, WorkerFailed
@@ -39,7 +39,7 @@ def main() -> int:
         "--minutes", type=float, default=20.0, help="of each contestant in the suite of time to quality"
     )
     parser.add_argument("--out", type=Path, default=Path("bench/out"), help="folder for results and plots")
-    parser.add_argument("--no-peers", action="store_true", help="leave PyKEEN out")
+    parser.add_argument("--no-peers", action="store_true", help="leave PyKEEN and PyTorch-BigGraph out")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only write the table of a results file into docs")
     given = parser.parse_args()
     if given.table:
@@ -66,16 +66,32 @@ def write(results: dict[str, Any], out: Path, folder: Path) -> None:
 
 def run(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """The results after each suite: an interrupted run keeps what it has, a suite that fails stops no other."""
-    peer = Peer(None, "left out by --no-peers") if given.no_peers else pykeen(say)
-    skipped = {} if peer.python else {PYKEEN: peer.reason}
-    plan = Plan(given.long, folder, peer, say, rounds=given.rounds, turn=given.turn, minutes=given.minutes)
+    everyday = [name for name in SUITES if given.long or name not in ("growth", "neighbours", "quality", "scale")]
+    chosen = given.only or everyday
+    peers: dict[str, Peer] = {}
+    for name, make, suites_of in (
+        (PYKEEN, pykeen, {"epoch", "evaluation", "quality"}),
+        (BIGGRAPH, biggraph, {"scale"}),
+    ):
+        wanted = not given.no_peers and suites_of & set(chosen)
+        peers[name] = make(say) if wanted else Peer(None, "left out")
+    skipped = {name: peer.reason for name, peer in peers.items() if not peer.python}
+    plan = Plan(
+        given.long,
+        folder,
+        peers[PYKEEN],
+        peers[BIGGRAPH],
+        say,
+        rounds=given.rounds,
+        turn=given.turn,
+        minutes=given.minutes,
+    )
     plan.log.touch()
     suites: dict[str, Any] = {}
     about = {"machine": machine(), "ours": our_version()}
     took: dict[str, float] = {}  # seconds of each suite
     begun = time.perf_counter()
-    everyday = [name for name in SUITES if given.long or name not in ("growth", "neighbours", "quality")]
-    for name in given.only or everyday:
+    for name in chosen:
         say(f"{name} ...")
         started = time.perf_counter()
         try:

@@ -1,4 +1,4 @@
-"""PyKEEN in an environment of its own, so that its requirements never meet kgem's."""
+"""Peers in environments of their own, so that their requirements never meet kgem's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bench.workers import ROOT
 
-__all__ = ["PYKEEN", "Peer", "pykeen"]
+__all__ = ["BIGGRAPH", "PYKEEN", "Peer", "biggraph", "pykeen"]
 
 PYKEEN = "pykeen==1.11.1"
-FOLDER = ROOT / ".venv-pykeen"
+BIGGRAPH = "torchbiggraph==1.0.0"
 
 
 @dataclass(frozen=True)
@@ -25,22 +25,31 @@ class Peer:
 
 
 def pykeen(say: Callable[[str], None]) -> Peer:
-    """The environment, made at first use."""
-    python = FOLDER / "bin" / "python"
-    stamp = FOLDER / f".{PYKEEN}"
+    """PyKEEN's environment, made at first use."""
+    return _prepare(PYKEEN, "import pykeen.training, pykeen.evaluation", say)
+
+
+def biggraph(say: Callable[[str], None]) -> Peer:
+    """PyTorch-BigGraph's environment, made at first use."""
+    return _prepare(BIGGRAPH, "import torchbiggraph.train", say)
+
+
+def _prepare(requirement: str, trial: str, say: Callable[[str], None]) -> Peer:
+    folder = ROOT / f".venv-{requirement.partition('==')[0]}"
+    python, stamp = folder / "bin" / "python", folder / f".{requirement}"
     if stamp.exists():
         return Peer(python)
-    say(f"making {FOLDER.name} with {PYKEEN}: once, a few minutes")
+    say(f"making {folder.name} with {requirement}: once, a few minutes")
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt"]
     for command in (
-        [sys.executable, "-m", "venv", str(FOLDER)],
+        [sys.executable, "-m", "venv", str(folder)],
         [*install, "torch"],  # first, so that the constraint decides which build
-        [*install, PYKEEN],
-        [str(python), "-c", "import pykeen.training, pykeen.evaluation"],
+        [*install, requirement],
+        [str(python), "-c", trial],
     ):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            return Peer(None, f"{PYKEEN} cannot be installed here: {last}")
+            return Peer(None, f"{requirement} cannot be installed here: {last}")
     stamp.touch()
     return Peer(python)

@@ -63,6 +63,16 @@ def _claims(suites: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
             yield what, f"at least {EVALUATION_CLAIM:g}", f"{value:.1f}", value >= EVALUATION_CLAIM
             apart = max(result["mrr_difference"].values())
             yield f"evaluation, {graph}: MRR from the same tables", "within 1e-4", f"{apart:.1e}", apart <= 1e-4
+    for graph, result in suites.get("scale", {}).get("graphs", {}).items():
+        if "biggraph" in result:
+            ours, peer = result["ours"], result["biggraph"]
+            ratio = ours["facts_per_second"] / peer["facts_per_second"]
+            yield f"facts a second, {graph}: times PyTorch-BigGraph's", "at least 5", f"{ratio:.1f}", ratio >= 5
+            ahead = ours["mrr"] - peer["mrr"]
+            yield f"MRR after equal time, {graph}: less PyTorch-BigGraph's", "above 0", f"{ahead:+.3f}", ahead > 0
+    if "scale" in suites:
+        ratio = suites["scale"]["growth"]["ratio"]
+        yield "an epoch of equal facts, by entities: longest over shortest", "at most 1.5", f"{ratio:.2f}", ratio <= 1.5
     if "memory" in suites:
         peaks = {"epochs of FB15K": suites["memory"]["fit"]}
         if "whole_fit" in suites["memory"]:
@@ -121,6 +131,7 @@ def table(results: dict[str, Any]) -> str:
         *_neighbour_lines(suites),
         *_quality_lines(suites),
         *_growth_lines(suites),
+        *_scale_lines(suites),
         *_data_lines(suites),
         *_serve_lines(suites),
     ]
@@ -195,6 +206,27 @@ def _growth_lines(suites: dict[str, Any]) -> Iterator[str]:
     if "growth" in suites:
         slopes = ", ".join(f"{axis} {each['slope']:.2f}" for axis, each in suites["growth"]["axes"].items())
         yield f"Growth of an epoch's time, as the exponent of each size: {slopes} (1 is proportional)."
+        yield ""
+
+
+def _scale_lines(suites: dict[str, Any]) -> Iterator[str]:
+    if "scale" in suites:
+        found = suites["scale"]
+        told = f"large graphs, K = {found['dim']}, {found['negatives']:,} negatives"
+        yield f"| {told} | who | facts/s | seconds | MRR | MiB |"
+        yield "|---|---|---:|---:|---:|---:|"
+        for graph, result in found["graphs"].items():
+            for name, title in (("ours", "kgem"), ("biggraph", "PyTorch-BigGraph")):
+                if name in result:
+                    each = result[name]
+                    figures = f"{each['facts_per_second']:,.0f} | {each['seconds']:.0f} | {each['mrr']:.3f}"
+                    yield f"| {graph} | {title} | {figures} | {each['peak_bytes'] / MIB:.0f} |"
+        yield ""
+        yield "| entities | facts | seconds an epoch | peak memory, MiB |"
+        yield "|---:|---:|---:|---:|"
+        for each in found["growth"]["points"]:
+            sizes = f"{each['entities']:,} | {each['facts']:,}"
+            yield f"| {sizes} | {each['seconds']:.1f} | {each['peak_bytes'] / MIB:.0f} |"
         yield ""
 
 

@@ -15,6 +15,7 @@ from bench.growth import growth
 from bench.neighbours import neighbours
 from bench.peers import Peer
 from bench.quality import plot, run_in_turns, summarise
+from bench.scale import scale
 from bench.workers import ROOT, Worker, WorkerFailed, summary, take_turns
 
 __all__ = ["GRAPHS", "SUITES", "Plan", "data", "epochs", "equal_results", "evaluations", "memory", "serve"]
@@ -36,6 +37,7 @@ class Plan:
     long: bool
     folder: Path  # for graph files and the log
     pykeen: Peer
+    biggraph: Peer
     say: Callable[[str], None]
     rounds: int = 3
     turn: float = 1.0  # seconds that a turn should take in the short version
@@ -46,8 +48,8 @@ class Plan:
         return self.folder / "workers.log"
 
     def worker(self, kind: str) -> Worker:
-        python = self.pykeen.python if kind == "pykeen_worker" else None
-        return Worker(f"bench.{kind}", self.log, python)
+        peers = {"pykeen_worker": self.pykeen, "biggraph_worker": self.biggraph}
+        return Worker(f"bench.{kind}", self.log, peers[kind].python if kind in peers else None)
 
     def steps(self, seconds_per_step: float, whole: int) -> int:
         """Steps of one turn: a whole epoch in the long version."""
@@ -231,6 +233,10 @@ def quality(plan: Plan, graph: str = GRAPHS[0]) -> dict[str, Any]:
     return {"graph": _counts(about), "dim": DIM, "facts": VALIDATED_FACTS, "minutes": plan.minutes, **summarise(curves)}
 
 
+def _scale(plan: Plan) -> dict[str, Any]:
+    return scale(plan.worker, plan.biggraph, plan.folder, plan.long, plan.say)
+
+
 def data(plan: Plan) -> dict[str, Any]:
     """From text to a ready graph: FB15K, and ten million made-up facts over a million entities."""
     command = [sys.executable, "-m", "bench.bench_data"]
@@ -316,6 +322,7 @@ SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "neighbours": _neighbours,
     "quality": quality,
     "growth": _growth,
+    "scale": _scale,
     "data": data,
     "serve": serve,
 }

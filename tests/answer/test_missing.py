@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from kgem.answer import missing
 from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
@@ -156,3 +157,24 @@ def test_doubtful_facts_with_a_judge_go_by_both_sides_together() -> None:
     judged = model.judge([(fact.head, fact.relation, fact.tail) for fact in found])
     np.testing.assert_allclose([fact.chance for fact in found], [each.chance for each in judged])
     assert model.doubtful_facts(5, relations=[]) == []
+
+
+def test_a_time_budget_ends_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)  # one question at a time
+    model, heard = random_model(), []
+    found = model.missing_facts(5, seconds=0.0, all_values=True, progress=lambda *counts: heard.append(counts))
+    n = len(model.data.query_index)
+    assert heard == [(1, n)] and found  # one question has been asked, and its answers are there
+    questions = [{(fact.relation, fact.head, "?"), (fact.relation, "?", fact.tail)} for fact in found]
+    assert len(set.intersection(*questions)) == 1
+    whole = model.missing_facts(5, all_values=True)
+    assert model.missing_facts(5, seconds=1e9, all_values=True) == whole
+
+
+def test_more_known_facts_than_can_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model()
+    n_valid = len(model.data.valid)
+    monkeypatch.setattr(missing, "MOST_SCORES", 2 * n_valid * model.data.n_entities)
+    assert model.doubtful_facts(2, splits=("valid",))
+    with pytest.raises(InputError, match=r"would take hours\n.*relations with fewer facts"):
+        model.doubtful_facts(2)

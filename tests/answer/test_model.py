@@ -14,6 +14,7 @@ from kgem.answer.modes import MODES
 from kgem.errors import DatasetError, InputError, UnknownLabel
 from kgem.evaluate.averaging import AverageScorer, BlendScorer
 from kgem.evaluate.blocks import TableScorer
+from kgem.evaluate.validation import filtered_mrr, pick_facts
 from kgem.model.posterior import Posterior
 from obvious import random_graph
 from small_models import random_model
@@ -112,3 +113,13 @@ def test_a_split_without_facts_cannot_be_evaluated() -> None:
 
 def test_it_says_what_it_is() -> None:
     assert repr(random_model()) == "<Model complex, K=4, of random: mode point>"
+
+
+def test_evaluation_of_some_questions_is_that_of_these_against_all_entities() -> None:
+    model = random_model()
+    data = model.data
+    asked = pick_facts(data.reciprocal(data.test), 7, model.config.seed)
+    found = model.evaluate("test", "point", most=7)
+    assert found.overall.n == 7 == len(asked)
+    assert found.mrr == filtered_mrr(model.point, asked, data)
+    assert model.evaluate("test", "point", most=10**6) == model.evaluate("test", "point")

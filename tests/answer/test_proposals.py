@@ -11,11 +11,21 @@ import pytest
 import torch
 
 import kgem
+from kgem.answer import proposals
 from kgem.answer.features import FEATURES, FactViews, Known, explain_against, nearest_facts, view_facts
 from kgem.answer.logistic import GROUP_RIDGE, RIDGE, Logistic, expand
 from kgem.answer.model import Model
 from kgem.answer.proposal_quality import measure_proposals
-from kgem.answer.proposals import POOL, Decided, Ranker, find_candidates, learn_ranker
+from kgem.answer.proposals import (
+    POOL,
+    Decided,
+    Ranker,
+    affordable_part,
+    find_candidates,
+    is_large,
+    learn_ranker,
+    training_questions,
+)
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError
 from kgem.evaluate import blocks
@@ -260,3 +270,16 @@ def test_frequencies_against_counting() -> None:
     scorer.prepare(heads, relations)(10, 17, part)
     assert torch.equal(part, block[:, 10:17])
     assert 0 < filtered_mrr(scorer, data.reciprocal(data.test), data) < 1
+
+
+def test_a_large_graph_is_asked_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = training_questions(MANY)
+    assert affordable_part(MANY, every)[1] == 1.0 and not is_large(MANY)
+    monkeypatch.setattr(proposals, "AFFORDABLE_SCORES", len(every) // 2 * MANY.n_entities)
+    some, part = affordable_part(MANY, every)
+    assert is_large(MANY) and len(some) == len(every) // 2 and part == len(some) / len(every)
+    assert len(np.unique(some, axis=0)) == len(some) and {*map(tuple, some)} < {*map(tuple, every)}
+    monkeypatch.setattr(proposals, "LEAST_POOL", 100)
+    monkeypatch.setattr(proposals, "FEWEST", 1)
+    ranker = learn_ranker(random_model(MANY).mode_scorer())
+    assert ranker is not None and ranker.candidates <= max(100, round(part * POOL))

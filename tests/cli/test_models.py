@@ -146,6 +146,10 @@ def test_predict_all_lists_missing_facts(kgem: Kgem, model: Model) -> None:
     assert unbroken == allowed[: len(unbroken)] and len(unbroken) < len(every)
     code, _, err = kgem("predict", "runs/a", "--all-values", "--head", "France", "--relation", "borders")
     assert code == 2 and "--all-values goes with --all" in err
+    about = json_of(kgem, "predict", "runs/a", "--all", "--about", "France", "--time-budget", "1h", "--top", 4)
+    assert about and all("France" in (fact["head"], fact["tail"]) for fact in about)
+    code, _, err = kgem("predict", "runs/a", "--about", "France", "--head", "France", "--relation", "borders")
+    assert code == 2 and "--about goes with --all" in err
     assert kgem("predict", "runs/a", "--all", "--top", 5, "--out", "missing.csv")[0] == 0
     assert len(pl.read_csv("missing.csv")) == 5
 
@@ -498,7 +502,7 @@ def test_report_is_written_once(kgem: Kgem, model: Model) -> None:
     assert (code, out) == (2, "") and "log" in err and not Path("page.html").exists()
 
 
-@pytest.mark.parametrize("to", ["parquet", "npz", "word2vec", "pykeen", "huggingface"])
+@pytest.mark.parametrize("to", ["parquet", "npz", "word2vec", "vectors", "pykeen", "huggingface"])
 def test_export_writes_a_folder(kgem: Kgem, to: str) -> None:
     found = json_of(kgem, "export", "runs/a", "--to", to)
     folder = Path("runs/a/export") / to

@@ -150,3 +150,25 @@ def test_columns_that_are_mixed_up_are_a_finding() -> None:
 
 def test_graphs_that_are_as_they_should_be_have_no_such_finding() -> None:
     assert find_mixed_columns(Dataset.load("world")) is None
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_page_has_few_lines_however_short_they_are(most: int) -> None:
+    text = b"a\tr\tb\n" + b"\n" * 20 + b"c\tr\td\n\n\n"
+    sizes = []
+    with patch.object(pages, "MOST_LINES", most):
+        for piece in pages._cut_lines(text):
+            sizes.append(piece.count(b"\n"))
+        assert b"".join(pages._cut_lines(text)) == text
+        read = read_triples(io.BytesIO(text), ReadOptions(skip_bad=True))
+    assert max(sizes) <= most and read.frame.rows() == [("a", "r", "b"), ("c", "r", "d")]
+    assert read.report.skipped == 20 and [p.line for p in read.report.problems] == list(range(2, 22))
+
+
+def test_blank_lines_without_end_are_bad_rows() -> None:
+    """They cannot be held back for ever to see whether anything follows."""
+    text = b"a\tr\tb\n" + b"\n" * 1000
+    with patch.object(pages, "BLOCK", 64), patch.object(pages, "LONGEST", 100):
+        with pytest.raises(TriplesError, match="a blank line"):
+            read_triples(io.BytesIO(text), ReadOptions())
+        assert read_triples(io.BytesIO(text), ReadOptions(skip_bad=True)).frame.rows() == [("a", "r", "b")]

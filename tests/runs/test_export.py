@@ -48,6 +48,32 @@ def test_npz_opens_without_pickle(tmp_path: Path) -> None:
         assert arrays["relation_is_reciprocal"].sum() == model.data.n_relations
 
 
+def test_vectors_have_the_cosines_of_similar_entities(tmp_path: Path) -> None:
+    model = random_model(dtype="float32")
+    export(model, tmp_path, "vectors")
+    rows = pl.read_parquet(tmp_path / "vectors.parquet")
+    vectors, labels = rows["vector"].to_numpy(), rows["label"].to_list()
+    assert rows["id"].to_list() == list(range(model.data.n_entities)) and labels == list(model.data.entities)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-6)
+    for place in (0, 3):
+        for other in model.similar(labels[place], top=5):
+            cosine = vectors[place] @ vectors[labels.index(other.label)]
+            assert cosine == pytest.approx(other.cosine, abs=1e-6)
+
+
+def test_faiss_finds_the_similar_entities(tmp_path: Path) -> None:
+    faiss = pytest.importorskip("faiss")
+    model = random_model(dtype="float32")
+    export(model, tmp_path, "vectors")
+    index = faiss.read_index(str(tmp_path / "vectors.faiss"))
+    vectors = np.stack(pl.read_parquet(tmp_path / "vectors.parquet")["vector"].to_numpy())
+    cosines, ids = index.search(vectors[:4], 6)
+    for place in range(4):
+        similar = model.similar(model.data.entities[place], top=5)
+        assert [model.data.entities[i] for i in ids[place].tolist() if i != place] == [s.label for s in similar]
+        np.testing.assert_allclose(cosines[place, 1:], [s.cosine for s in similar], atol=1e-5)
+
+
 def labelled(*labels: str) -> Dataset:
     rows = [(a, "is near", b) for a, b in pairwise(labels)]
     return Dataset.from_frames(pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row"))
@@ -124,7 +150,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     from kgem.model.scores import SCORES as KNOWN
 
     assert set(PYKEEN) == set(KNOWN)
-    assert set(FORMATS) == {"parquet", "npz", "word2vec", "pykeen", "huggingface"}
+    assert set(FORMATS) == {"parquet", "npz", "word2vec", "vectors", "pykeen", "huggingface"}
     (tmp_path / "mine.txt").touch()
     with pytest.raises(InputError, match=r"has files in it\n.*empty folder"):
         export(random_model(), tmp_path, "npz")

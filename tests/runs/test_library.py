@@ -236,6 +236,8 @@ def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> 
     whole = choose_mode(model)
     monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * data.n_entities)
     sampled = choose_mode(model)
+    monkeypatch.setattr(mode_choice, "KEPT_CELLS", 0)
+    assert choose_mode(model) == sampled  # scores that are not kept are the same
     assert sampled.temperatures != whole.temperatures
     ranked = {mode: model.evaluate("valid", mode).mrr for mode in MODES}  # the figures are of all questions
     assert sampled.validation == pytest.approx(ranked) and whole.validation == pytest.approx(ranked)

@@ -12,7 +12,7 @@ from kgem.config import Config, SharedConfig
 from kgem.errors import ConfigError
 from kgem.model.objective import SoftmaxObjective
 from kgem.model.sampled import SampledObjective
-from kgem.train.memory import sampled_memory
+from kgem.train.memory import fit_memory
 from kgem.train.phases import ThreePhases
 from kgem.train.softmax import sampled_settings, say_softmax
 from obvious import random_graph
@@ -118,7 +118,7 @@ def test_exact_epochs_come_last() -> None:
 
 @pytest.mark.parametrize(("n_entities", "n_facts", "dim", "limit"), [(10**6, 10**7, 50, 8e9)])
 def test_memory_of_a_million_entities(n_entities: int, n_facts: int, dim: int, limit: float) -> None:
-    memory = sampled_memory(Config(), n_entities, n_facts, (2 * dim, 2 * dim), 20)
+    memory = fit_memory(Config(), n_entities, n_facts, n_facts, (2 * dim, 2 * dim), 20)
     assert memory.largest == "retrain"
     assert memory.peak < limit
     assert memory.peak > 13 * 4 * n_entities * 2 * dim
@@ -126,7 +126,24 @@ def test_memory_of_a_million_entities(n_entities: int, n_facts: int, dim: int, l
 
 def test_memory_of_five_million_entities_without_races() -> None:
     alone = config().model_copy(update={"dtype": "float32"})
-    memory = sampled_memory(alone, 5 * 10**6, 2 * 10**7, (128, 128), 20)
+    memory = fit_memory(alone, 5 * 10**6, 2 * 10**7, 2 * 10**7, (128, 128), 20)
     assert memory.set_bytes * memory.sets["em"] + memory.other_bytes < 24e9
-    races = sampled_memory(Config(), 5 * 10**6, 2 * 10**7, (128, 128), 20)
+    races = fit_memory(Config(), 5 * 10**6, 2 * 10**7, 2 * 10**7, (128, 128), 20)
     assert races.peak > memory.peak
+
+
+def test_memory_of_an_exact_fit_is_what_its_states_hold() -> None:
+    """Beyond what a checkpoint writes: start, gradients, EM's sample, what to fall back on, the teacher's tables."""
+    given = config(softmax="exact").model_copy(update={"dtype": "float32"})
+    fit = fitted(given)
+    width, rows = fit.result().point.entities.shape[1], len(fit.result().point.relations)
+    memory = fit_memory(given, DATA.n_entities, len(DATA.train), len(DATA.query_index), (width, width), rows)
+    tables = [t for t in fit.tensors(copies=False).values() if t.ndim == 2]
+    held = sum(t.numel() * t.element_size() for t in tables) / memory.set_bytes
+    states = [fit.pretraining, fit.race.state, fit.student]  # each may fall back on tables and accumulators
+    copied = sum(t.ndim == 2 for name, t in fit.tensors(copies=False).items() if "optimizer" in name) / 2
+    teacher, start, gradients, sample = 2, 1, 1, 1
+    assert memory.sets["distil"] == held + copied + 2 * len(states) + teacher + start + gradients + sample
+    assert memory.largest == "distil"
+    races = fit_memory(Config(), 1000, 5000, 3000, (width, width), rows)
+    assert races.sets["retrain"] == memory.sets["retrain"] + 8  # two more point estimates may go on

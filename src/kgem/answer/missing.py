@@ -31,7 +31,7 @@ from kgem.answer.features import SIDES, FactViews, Floats, Known, explain_agains
 from kgem.answer.judge import Judge
 from kgem.answer.labels import entity_ids, relation_ids
 from kgem.answer.modes import ModeScorer
-from kgem.answer.proposals import POOL, find_candidates, to_plain
+from kgem.answer.proposals import POOL, find_candidates, to_plain, training_questions
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 from kgem.errors import InputError
 from kgem.evaluate.blocks import MEMORY, OnProgress
@@ -39,6 +39,8 @@ from kgem.evaluate.softmax import log_probabilities, split_competitions
 from kgem.tables import Bar, Rows
 
 __all__ = ["ScoredFact", "ScoredFacts", "doubtful_facts", "missing_facts"]
+
+MOST_SCORES = 2**40  # questions times entities, of known facts that are looked at: about an hour
 
 Labels = tuple[str, str, str]
 
@@ -104,25 +106,28 @@ def missing_facts(
     *,
     about: Sequence[str] | None = None,
     all_values: bool = False,
+    seconds: float | None = None,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
 ) -> ScoredFacts:
     """Facts that no split has, among the answers to all questions that training has; most credible first.
 
     `relations` narrows it to some, `about` to questions that name one of some entities. `all_values` leaves in what
-    breaks a rule of the graph. Scores are made in blocks of at most about `memory` bytes; on_progress hears (questions
-    done, of all).
+    breaks a rule of the graph. With `seconds` the questions come in random order, and none is begun after as many.
+    Scores are made in blocks of at most about `memory` bytes; on_progress hears (questions done, of all).
     """
     _check_top(top)
-    data, index = mode.data, mode.data.query_index
-    queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
+    data = mode.data
+    queries = training_questions(data)
     if relations is not None:
         queries = queries[np.isin(queries[:, 1] % data.n_relations, relation_ids(data, relations))]
     if about is not None:
         queries = queries[np.isin(queries[:, 0], entity_ids(data, about))]
+    if seconds is not None:
+        queries = np.random.default_rng(0).permutation(queries)
     known = Known.everything(data)
     most = max(4 * top, POOL if about is None else 0)
-    found = find_candidates(mode, known, most, queries, memory=memory, on_progress=on_progress)
+    found = find_candidates(mode, known, most, queries, seconds=seconds, memory=memory, on_progress=on_progress)
     found = found[~mode.candidates.is_rejected(found)]
     views = view_facts(mode, found, Known.training(data), known, memory=memory)
     shares = np.where(views.asked_in(queries), views.log_share_of_all, -np.inf)  # (n, 2)
@@ -149,6 +154,7 @@ def doubtful_facts(
     """The known facts that the model finds least credible, least first; on_progress hears (questions done, of all).
 
     Facts of training were fitted, those of valid and test were not: `splits` narrows it to some. So does `relations`.
+    An error if that would take hours.
     """
     _check_top(top)
     data = mode.data
@@ -157,6 +163,12 @@ def doubtful_facts(
     if relations is not None:
         chosen = np.isin(known[:, 1], relation_ids(data, relations))
         known, names = known[chosen], names[chosen]
+    if 2 * len(known) * data.n_entities > MOST_SCORES:
+        raise InputError(
+            f"to look at {len(known):,} known facts beside {data.n_entities:,} entities each would take hours",
+            where=data.name,
+            remedy="name relations with fewer facts, or splits=('valid', 'test')",
+        )
     if judge is not None and len(known):
         views = view_facts(mode, known, Known.everything(data), memory=memory, on_progress=on_progress)
         least = np.argsort(views.log_share.sum(1), kind="stable")[:top]

@@ -29,6 +29,7 @@ from kgem.evaluate.blocks import MEMORY, OnProgress, Scorer, TableScorer
 from kgem.evaluate.metrics import Evaluation, breakdown
 from kgem.evaluate.ranking import rank
 from kgem.evaluate.temperature import Temperature
+from kgem.evaluate.validation import pick_facts
 from kgem.files.store import Store, read_store, write_store
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Posterior
@@ -139,13 +140,15 @@ class Model:
         mode: str = AUTO,
         *,
         filtered: bool = True,
+        most: int | None = None,
         memory: int = MEMORY,
         progress: OnProgress | None = None,
     ) -> Evaluation:
         """Ranks of a split's facts, from both sides, as figures.
 
-        Filtered ranks leave out the other known answers, raw ones do not. `memory` is the most that the ranking may
-        use beside the model, in bytes.
+        Filtered ranks leave out the other known answers, raw ones do not. `most` is how many questions are ranked, at
+        random and each against all entities; without it all are. `memory` is the most that the ranking may use beside
+        the model, in bytes.
         """
         facts = self.data.split(split)
         if not len(facts):
@@ -154,7 +157,10 @@ class Model:
             )
         scorer = self.scorer(mode)
         known = self.data.filter_index if filtered else None
-        ranks = rank(scorer, self.data.reciprocal(facts), known, memory=memory, on_progress=progress)
+        asked = self.data.reciprocal(facts)
+        if most is not None:
+            asked = pick_facts(asked, most, self.config.seed)
+        ranks = rank(scorer, asked, known, memory=memory, on_progress=progress)
         return breakdown(ranks, self.data)
 
     def predict(
@@ -237,16 +243,21 @@ class Model:
         *,
         about: Sequence[str] | None = None,
         all_values: bool = False,
+        seconds: float | None = None,
         memory: int = MEMORY,
         progress: OnProgress | None = None,
     ) -> ScoredFacts:
-        """Facts that the graph may lack, most credible first; with `all_values` also those against its rules."""
+        """Facts that the graph may lack, most credible first; with `all_values` also those against its rules.
+
+        After so many `seconds` no further questions are asked; `progress` says how many of all have been.
+        """
         return missing_facts(
             self.mode_scorer(mode),
             top,
             relations,
             about=about,
             all_values=all_values,
+            seconds=seconds,
             memory=memory,
             on_progress=progress,
         )

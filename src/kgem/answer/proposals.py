@@ -14,6 +14,7 @@ Decisions of people about proposals are labels too, of what is true and not of w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,11 +28,22 @@ from kgem.answer.logistic import Logistic
 from kgem.answer.modes import ModeScorer
 from kgem.data.dataset import Dataset, LongArray
 from kgem.data.index import fact_keys
-from kgem.evaluate.blocks import MEMORY, Blocks, OnProgress
+from kgem.evaluate.blocks import AFFORDABLE_SCORES, MEMORY, Blocks, OnProgress
 
-__all__ = ["POOL", "Decided", "Ranker", "find_candidates", "learn_ranker", "to_plain"]
+__all__ = [
+    "POOL",
+    "Decided",
+    "Ranker",
+    "affordable_part",
+    "find_candidates",
+    "is_large",
+    "learn_ranker",
+    "to_plain",
+    "training_questions",
+]
 
 POOL = 20_000  # candidates with the highest share, of which the best are proposed
+LEAST_POOL = 2_000  # where it is learned from a part of the questions
 FEWEST = 20  # validation facts among the candidates, to learn from
 
 
@@ -105,12 +117,17 @@ class Ranker:
 def learn_ranker(
     mode: ModeScorer, decided: Decided | None = None, *, memory: int = MEMORY, on_progress: OnProgress | None = None
 ) -> Ranker | None:
-    """From the validation facts among the candidates; None if these have too few."""
+    """From the validation facts among the candidates; None if these have too few.
+
+    On a large graph the candidates are those of a part of the questions, and as much fewer.
+    """
     data, decided = mode.data, decided or Decided.none()
     if not len(data.valid):
         return None
     known = Known.training(data)
-    facts = find_candidates(mode, known, POOL, memory=memory, on_progress=on_progress)
+    queries, part = affordable_part(data, training_questions(data))
+    most = POOL if part == 1 else max(round(part * POOL), LEAST_POOL)
+    facts = find_candidates(mode, known, most, queries, memory=memory, on_progress=on_progress)
     right = Known.of(data, data.valid).has(facts)
     if right.sum() < FEWEST:
         return None
@@ -133,26 +150,52 @@ def find_candidates(
     most: int,
     queries: LongArray | None = None,
     *,
+    seconds: float | None = None,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
 ) -> LongArray:
     """The unknown facts with the highest share (n + 1) p from either side, best first: (at most `most`, 3).
 
-    They are answers to all questions that training has, or to `queries` (b, 2) with reciprocal relations.
+    They are answers to all questions that training has, or to `queries` (b, 2) with reciprocal relations; to those that
+    could be asked in so many `seconds`, but to some.
     """
-    data, index = mode.data, mode.data.query_index
+    data, begun = mode.data, time.monotonic()
     if queries is None:
-        queries = np.stack([index.heads, index.relations], axis=1).astype(np.int64)
+        queries = training_questions(data)
     best = _Best.none(mode.scorer.like, 2 * most)  # a fact may come twice, once from each side
     for block in Blocks(mode.scorer, queries, memory, gather=False, whole=True, on_progress=on_progress):
         ((_, logs),) = block.scores()
         logs.sub_(normalise(mode, block, logs, known)[:, None])
         places = np.log1p(known.count(block.queries[:, 0], block.queries[:, 1]))
         best = best.extend(logs.add_(torch.from_numpy(places).to(logs)[:, None]), int(block.places[0]))
+        if seconds is not None and time.monotonic() - begun > seconds:
+            if on_progress is not None:
+                on_progress(int(block.places[-1]) + 1, len(queries))
+            break
     rows, tails = (cells.cpu().numpy() for cells in (best.rows, best.tails))
     facts = to_plain(data, np.concatenate([queries[rows], tails[:, None]], axis=1))
     keys = fact_keys(facts, data.n_entities, data.n_relations)
     return facts[np.sort(np.unique(keys, return_index=True)[1])][:most]
+
+
+def training_questions(data: Dataset) -> LongArray:
+    """All that training has answers to, with reciprocal relations: (Q, 2)."""
+    index = data.query_index
+    return np.stack([index.heads, index.relations], axis=1).astype(np.int64)
+
+
+def is_large(data: Dataset) -> bool:
+    """Whether to ask all questions that training has takes longer than what nobody asked for by hand may take."""
+    return len(data.query_index) * data.n_entities > AFFORDABLE_SCORES
+
+
+def affordable_part(data: Dataset, queries: LongArray, seed: int = 0) -> tuple[LongArray, float]:
+    """As many of the questions (b, 2), at random, as have not too many scores together; and what part that is."""
+    most = max(1, AFFORDABLE_SCORES // data.n_entities)
+    if len(queries) <= most:
+        return queries, 1.0
+    chosen = np.sort(np.random.default_rng(seed).choice(len(queries), most, replace=False))
+    return queries[chosen], most / len(queries)
 
 
 def to_plain(data: Dataset, facts: LongArray) -> LongArray:

@@ -15,7 +15,7 @@ from kgem.cli.destination import refuse_figure, save_figure
 from kgem.cli.layout import list_examples
 from kgem.cli.output import fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
-from kgem.cli.tables import check_tables, describe_means, describe_time, split_table, stats_tables
+from kgem.cli.tables import check_tables, cost_lines, describe_means, describe_time, split_table, stats_tables
 from kgem.cli.writing import STDOUT, check_format, choose_target, write_folder, write_one_file, write_stdout
 from kgem.errors import ConfigError, TriplesError
 from kgem.report.formatting import pluralise
@@ -97,17 +97,24 @@ def stats(
     with Progress("measuring some steps of a fit"):
         from kgem.runs.configure import configure
         from kgem.runs.estimate import estimate_graph
-        from kgem.runs.fitting import prepare
+        from kgem.runs.fitting import needed_memory, prepare
+        from kgem.train.softmax import say_softmax
 
-        time, config = estimate_graph(prepare(dataset), configure(None, {"model.dim": dim}))
+        prepared = prepare(dataset)
+        time, config = estimate_graph(prepared, configure(None, {"model.dim": dim}))
+        memory = needed_memory(prepared.data, config).peak
+        softmax = say_softmax(config, prepared.data, found.cost.width)
     if figure is not None:
         from kgem.report.figures import counts_figure
 
         save_figure(counts_figure(dataset.entity_counts, dataset.relation_counts), figure)
     if as_json:
-        emit_json(asdict(found) | {"time": time.to_dict(), "findings": reading.list_findings(dataset, how)})
+        cost = asdict(found.cost) | {"peak_bytes": memory, "softmax": softmax}
+        told = {"cost": cost, "time": time.to_dict(), "findings": reading.list_findings(dataset, how)}
+        emit_json(asdict(found) | told)
     else:
-        emit(*stats_tables(found, top, dataset.names.show), f"{describe_means(config)}; {describe_time(time)}")
+        emit(*stats_tables(found, top, dataset.names.show), *cost_lines(found.cost, softmax, memory))
+        emit(f"{describe_means(config)}; {describe_time(time)}")
     reading.warn_of_columns(dataset, how)
 
 

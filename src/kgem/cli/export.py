@@ -17,7 +17,8 @@ from kgem.cli.progress import Progress
 def export(
     run: RunFolder,
     to: Annotated[
-        Literal["parquet", "npz", "word2vec", "pykeen", "huggingface"], typer.Option(help="For which programs.")
+        Literal["parquet", "npz", "word2vec", "vectors", "pykeen", "huggingface"],
+        typer.Option(help="For which programs."),
     ],
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Without it: export/ in the run folder.")] = None,
     mode: Mode = "auto",
@@ -27,6 +28,7 @@ def export(
     """Write the tables of a model with their labels for other programs.
 
     parquet: label, frequency, strength and vector per row. npz: NumPy arrays. word2vec: text, as gensim reads it.
+    vectors: ids and vectors of length 1 for a vector store, and an index where faiss is installed.
     pykeen: the weights of a PyKEEN model, its ids, and how to load them. huggingface: a folder to push, with a model
     card; kgem.load opens it, too. No file is a pickle.
     """

@@ -124,23 +124,10 @@ def _warn(data: Dataset, prepared: Prepared) -> None:
 
 
 def _check_memory(data: Dataset, config: Config) -> None:
-    """An error if the tables cannot fit into the machine's memory: nothing is begun then.
-
-    With an exact softmax that is told of one set alone; with a sampled one the sum over a phase is known.
-    """
-    from kgem.data.stats import fit_cost
-    from kgem.model.scores import get_score
-
+    """An error if what a phase holds cannot fit into the machine's memory: nothing is begun then."""
     if config.device != "cpu" or not hasattr(os, "sysconf"):
         return
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    need = fit_cost(data, dim=config.model.dim, complex_space=get_score(config.model.score).complex).table_bytes
-    if need > has:
-        what = f"tables of {size(need)} do not fit into the {size(has)} of memory that this machine has"
-        raise ConfigError(what, where=f"--dim {config.model.dim}", remedy="choose a lower dimension")
-    score = get_score(config.model.score)
-    if not config.train.is_sampled(len(data.query_index), data.n_entities, score.entity_width(config.model.dim)):
-        return
     from kgem.runs.fitting import needed_memory
 
     memory = needed_memory(data, config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from kgem.cli.opening import open_model
 from kgem.cli.progress import Progress
 from kgem.errors import ConfigError, TriplesError
 from kgem.report.formatting import answer_ranges, percent
+from kgem.settings import parse_duration
 
 if TYPE_CHECKING:
     from kgem.answer.missing import ScoredFact
@@ -50,6 +51,12 @@ def predict(
             help="With --all, also what breaks a rule of the graph: a second value, a role never seen.",
         ),
     ] = False,
+    about: Annotated[
+        list[str] | None, typer.Option(metavar="ENTITY", help="With --all, only about this one; may be repeated.")
+    ] = None,
+    time_budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --all: ask no further questions after 90s, 20m, 1h30m.")
+    ] = None,
     top: Annotated[int | None, typer.Option(min=1, help=f"How many to list; {TOP}, with --all {TOP_OF_ALL:,}.")] = None,
     new_only: Annotated[bool, typer.Option("--new-only", help="Leave out what the graph has already.")] = False,
     figure: Figure = None,
@@ -72,10 +79,15 @@ def predict(
     if everything and figure is not None:
         raise ConfigError("--all has no figure", remedy="draw answers to questions: --head ... --relation ...")
     if everything:
-        _predict_all(open_model(run, device), relation, top or TOP_OF_ALL, mode, all_values, destination)
+        seconds = None if time_budget is None else parse_duration(time_budget)
+        narrowed = {"relations": None if relation is None else [relation], "about": about or None}
+        limits = narrowed | {"all_values": all_values, "seconds": seconds}
+        _predict_all(open_model(run, device), top or TOP_OF_ALL, mode, limits, destination)
         return
     if all_values:
         raise ConfigError("--all-values goes with --all", remedy="leave it out: answers to a question are all listed")
+    if about or time_budget is not None:
+        raise ConfigError(f"{'--about' if about else '--time-budget'} goes with --all", remedy="add --all")
     asked = [_make_query(head, relation, tail)] if queries is None else _read_queries(queries)
     model = open_model(run, device)
     with Progress("predicting"):
@@ -174,12 +186,11 @@ def _explain_probability(model: Model, mode: str) -> str:
     return f"mode {chosen}; calibrated on validation facts (temperature {model.temperature(chosen).common:.2f})"
 
 
-def _predict_all(
-    model: Model, relation: str | None, top: int, mode: str, all_values: bool, destination: Destination
-) -> None:
+def _predict_all(model: Model, top: int, mode: str, limits: Mapping[str, Any], destination: Destination) -> None:
     with Progress("looking for missing facts") as progress:
-        relations = None if relation is None else [relation]
-        facts = model.missing_facts(top, relations, mode, all_values=all_values, progress=progress.count)
+        facts = model.missing_facts(top, mode=mode, progress=progress.count, **limits)
+    if progress.total is not None and progress.done < progress.total:
+        say(f"asked {progress.done:,.0f} of {progress.total:,.0f} questions, in random order: the time was over")
     if not destination.is_table:
         documents = [fact.to_dict() for fact in facts]
         rows = [{**each, "against": "; ".join(each["against"]), "like": _join(each["like"])} for each in documents]

@@ -122,7 +122,6 @@ def stats_tables(stats: GraphStats, top: int, show: Callable[[str], str]) -> Ite
     ]
     yield table(columns, cells, left=2)
     yield from _more(len(stats.per_relation), top)
-    yield from _cost_lines(stats.cost)
 
 
 def _amount(value: float) -> str:
@@ -130,12 +129,14 @@ def _amount(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def _cost_lines(cost: FitCost) -> Iterator[Any]:
+def cost_lines(cost: FitCost, softmax: str, memory: int) -> Iterator[Any]:
+    """What a fit would cost but for its time; `softmax` says which one it would have."""
     yield heading("What a fit would cost, roughly")
     yield (
         f"{cost.dim} dimensions ({cost.width} numbers per symbol): {cost.parameters:,} parameters, "
-        f"about {size(cost.peak_bytes)} of memory"
+        f"about {size(memory)} of memory"
     )
+    yield softmax
 
 
 def describe_means(config: Config) -> str:

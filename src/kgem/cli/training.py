@@ -57,7 +57,6 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
 def say_plan(run: Run) -> None:
     """Graph, model, memory and estimated time, before anything long begins."""
     from kgem.data.dataset import SPLITS
-    from kgem.data.stats import fit_memory
     from kgem.runs.estimate import estimate_fit
     from kgem.runs.fitting import needed_memory
     from kgem.train.softmax import say_softmax
@@ -70,10 +69,7 @@ def say_plan(run: Run) -> None:
     phases = run.fit.phases
     tables = phases.pretraining.embeddings.tables()
     parameters = sum(t.numel() for t in tables)
-    kept = config.distil.kept_bytes(phases.objective.n_items, data.n_entities)
-    need = fit_memory(sum(t.numel() * t.element_size() for t in tables), kept)
-    if phases.softmax.is_sampled:
-        need = needed_memory(data, config).peak
+    need = needed_memory(data, config).peak
     say(say_softmax(config, data, tables[0].shape[1]))
     say(
         f"{config.model.score}, K = {config.model.dim}: {parameters:,} parameters and as many variances; "

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kgem.config import DistilConfig
 from kgem.data.dataset import SPLITS, Dataset, LongArray
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "GraphStats",
     "RelationStats",
     "fit_cost",
-    "fit_memory",
     "graph_stats",
     "relation_categories",
 ]
@@ -25,8 +23,6 @@ CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 MANY = 1.5  # average tails per head (heads per tail) from which a side counts as N (Bordes et al. 2013)
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 _FLOAT_BYTES = 4
-_SETS = 50  # of tables: what all phases hold, and a checkpoint's copies of most of it
-_BASE_BYTES = 400_000_000  # torch itself, and the block of scores
 
 
 @dataclass(frozen=True)
@@ -44,14 +40,13 @@ class RelationStats:
 
 @dataclass(frozen=True)
 class FitCost:
-    """What a fit costs, but for its time."""
+    """What a fit costs, but for its time and its memory."""
 
     dim: int  # K
     width: int  # K': real numbers per embedding
     parameters: int  # of one set of tables
-    flops_per_epoch: int  # of the products that dominate it
+    exact_operations: int  # an epoch of the exact softmax: of the products that dominate it
     table_bytes: int
-    peak_bytes: int  # about, over all phases
 
 
 @dataclass(frozen=True)
@@ -99,25 +94,16 @@ def graph_stats(dataset: Dataset, *, dim: int = 100) -> GraphStats:
 
 
 def fit_cost(dataset: Dataset, *, dim: int = 100, complex_space: bool = True) -> FitCost:
-    """Three products of 2 Q N_e K' operations an epoch. Memory: see `fit_memory`."""
+    """An exact epoch has three products of 2 Q N_e K' operations each."""
     width = dim * (2 if complex_space else 1)
     parameters = (dataset.n_entities + 2 * dataset.n_relations) * width
-    flops = 3 * 2 * len(dataset.query_index) * dataset.n_entities * width
     return FitCost(
         dim=dim,
         width=width,
         parameters=parameters,
-        flops_per_epoch=flops,
+        exact_operations=3 * 2 * len(dataset.query_index) * dataset.n_entities * width,
         table_bytes=parameters * _FLOAT_BYTES,
-        peak_bytes=fit_memory(
-            parameters * _FLOAT_BYTES, DistilConfig().kept_bytes(len(dataset.query_index), dataset.n_entities)
-        ),
     )
-
-
-def fit_memory(table_bytes: int, kept_bytes: int) -> int:
-    """About how many bytes a fit needs whose set of tables has so many, and the soft targets that it keeps."""
-    return _SETS * table_bytes + kept_bytes + _BASE_BYTES
 
 
 def relation_categories(dataset: Dataset) -> npt.NDArray[np.str_]:

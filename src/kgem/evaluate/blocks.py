@@ -17,11 +17,23 @@ from kgem.data.index import LongArray, QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.kernels import LANE
 
-__all__ = ["MEMORY", "Block", "Blocks", "Ints", "OnProgress", "Scorer", "TableScorer", "Targets", "known_cells"]
+__all__ = [
+    "AFFORDABLE_SCORES",
+    "MEMORY",
+    "Block",
+    "Blocks",
+    "Ints",
+    "OnProgress",
+    "Scorer",
+    "TableScorer",
+    "Targets",
+    "known_cells",
+]
 
 MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
 BLOCK_BYTES = 32 * 2**20  # a block of scores: large enough for fast products
 MIN_QUERIES, MAX_QUERIES = 16, 1024  # in a block
+AFFORDABLE_SCORES = 2**34  # questions times entities: what nobody asked for by hand takes minutes, not hours
 MAX_ENTITIES = 2**24  # in a block: up to here float32 counts exactly
 
 Ints = npt.NDArray[np.integer[Any]]

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from kgem.data.dataset import Dataset, IntArray
+from kgem.evaluate.blocks import AFFORDABLE_SCORES
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import Scorer, rank
 from kgem.model.embeddings import Embeddings
 
-__all__ = ["filtered_mrr", "make_validator", "pick_facts", "validation_facts"]
+__all__ = ["affordable_questions", "filtered_mrr", "make_validator", "pick_facts", "validation_facts"]
 
 VALIDATION_QUERIES = 20_000  # of a huge validation split, as many are ranked after each epoch
 FEWEST_QUERIES, SCORES = 2_000, 10**9  # of a graph with many entities, as many as have so many scores together
@@ -34,6 +35,11 @@ def validation_facts(data: Dataset, seed: int = 0, most: int | None = None) -> I
     """Those that are ranked after each epoch, with reciprocal ids: (n, 3); fewer where there are many entities."""
     most = most or min(VALIDATION_QUERIES, max(FEWEST_QUERIES, SCORES // data.n_entities))
     return pick_facts(data.reciprocal(data.valid), most, seed)
+
+
+def affordable_questions(n_entities: int) -> int:
+    """How many are ranked at the end of a fit, and for its report: of up to a million entities 17,000 or more."""
+    return max(FEWEST_QUERIES, AFFORDABLE_SCORES // n_entities)
 
 
 def pick_facts(facts: IntArray, most: int, seed: int) -> IntArray:

@@ -28,7 +28,7 @@ from kgem.model.objective import Gradients, Objective, Pieces, shuffle_batches
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
 from kgem.model.rows import Rows, Touched
-from kgem.model.sampled_kernel import Side, sampled_softmax
+from kgem.model.sampled_kernel import Side, add_up, sampled_softmax
 from kgem.model.sampling import Candidates
 from kgem.model.teacher import Teacher
 
@@ -48,6 +48,8 @@ class SampledBatch:
     candidates: Tensor  # (M,) places among the touched entities
     weights: Tensor  # (M,) 1 / pi
     sides: tuple[Side, ...]
+    order: Tensor  # (answers + heads + M,) all that is an entity, sorted by its row
+    offsets: Tensor  # (touched + 1,) where those of each row begin in that order
 
     def __len__(self) -> int:
         return self.size
@@ -80,6 +82,7 @@ class SampledObjective(Objective):
             + torch.bincount(self._pieces.tails, minlength=len(entities)),
             torch.bincount(rows, minlength=len(like.relations)),
         )
+        self._some_unseen = any(bool((n == 0).any()) for n in self.occurrences)
         self._checked = self._pieces.questions(CHECKED)
 
     @property
@@ -111,46 +114,51 @@ class SampledObjective(Objective):
         items = items.to(pieces.heads.device)
         drawn = self.candidates.draw(generator).to(items.device)
         parts = [(reverse, part, *pieces.tails_of(part)) for reverse, part in self._split(items)]
-        ids = torch.cat([drawn, *(pieces.heads[part] for _, part, _, _ in parts), *(tails for *_, tails in parts)])
-        entities, places = torch.unique(ids, return_inverse=True)
-        relations, relation_places = torch.unique(
-            torch.cat([self._relation_rows(pieces.relations[part]) for _, part, _, _ in parts]), return_inverse=True
+        sizes = [*(len(tails) for *_, tails in parts), *(len(part) for _, part, _, _ in parts), len(drawn)]
+        ids = torch.cat([*(tails for *_, tails in parts), *(pieces.heads[part] for _, part, _, _ in parts), drawn])
+        entities, order, places, here = _find_rows(ids)
+        offsets = torch.cat([here.new_zeros(1), here.cumsum(0)])
+        *rest, candidates = torch.split(places, sizes)
+        answers, heads = rest[: len(parts)], rest[len(parts) :]
+        here[candidates] -= 1
+        relations, _, relation_places, relations_here = _find_rows(
+            torch.cat([self._relation_rows(pieces.relations[part]) for _, part, _, _ in parts])
         )
-        sizes = [len(drawn), *(len(part) for _, part, _, _ in parts), *(len(tails) for *_, tails in parts)]
-        candidates, *rest = places.split(sizes)
-        heads, answers = rest[: len(parts)], rest[len(parts) :]
-        relation_parts = relation_places.split([len(part) for _, part, _, _ in parts])
+        relation_parts = torch.split(relation_places, [len(part) for _, part, _, _ in parts])
+        nth = torch.full_like(entities, -1).index_copy_(0, candidates, torch.arange(len(drawn), device=items.device))
         sides = tuple(
-            Side.of(reverse, h, r, pieces.counts[part], offsets, t, candidates)
-            for (reverse, part, offsets, _), h, r, t in zip(parts, heads, relation_parts, answers, strict=True)
+            Side.of(reverse, h, r, pieces.counts[part], starts, t, nth, len(drawn))
+            for (reverse, part, starts, _), h, r, t in zip(parts, heads, relation_parts, answers, strict=True)
         )
         each = self.n_items / len(items)
         touched = Touched(
-            self._rows(entities, places[len(drawn) :], self.occurrences[0], each),
-            self._rows(relations, relation_places, self.occurrences[1], each),
+            self._rows(entities, here, self.occurrences[0], each),
+            self._rows(relations, relations_here, self.occurrences[1], each),
         )
         weights = self.candidates.weights[drawn.cpu()].to(items.device)
-        return SampledBatch(len(items), touched, candidates, weights, sides)
+        return SampledBatch(len(items), touched, candidates, weights, sides, order, offsets)
 
     @torch.no_grad()
     def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: SampledBatch) -> tuple[float, Gradients]:
         """The data term of L / N', and the gradient of all of L / N' with respect to the touched rows."""
-        grads = Gradients(*(torch.zeros_like(table) for table in embeddings.tables()))
         scale = self.n_items / (batch.size * self.n_facts)
         teachers = [] if self._teacher is None else [self._rows_of(m, batch) for m in self._teacher.models]
         taught = 0.0 if self._teacher is None else self._teacher.weight
-        data = 0.0
-        for side in batch.sides:
-            data += sampled_softmax(
-                embeddings, side, batch.candidates, batch.weights, grads, scale, self._dtype, teachers, taught
-            )
-        tables = zip(embeddings.tables(), strengths, batch.touched, grads, self.occurrences, strict=True)
-        for table, lam, rows, grad, occurrences in tables:
+        sides = [
+            sampled_softmax(embeddings, side, batch.candidates, batch.weights, scale, self._dtype, teachers, taught)
+            for side in batch.sides
+        ]
+        relations = torch.zeros_like(embeddings.relations)
+        for side, found in zip(batch.sides, sides, strict=True):
+            relations.index_add_(0, side.relations, found.relations)
+        grads = Gradients(add_up(sides, batch.order, batch.offsets), relations)
+        tables = zip(embeddings.tables(), strengths, batch.touched, grads, strict=True)
+        for table, lam, rows, grad in tables:
             self._prior.add_gradient(table, lam * rows.share, grad, scale=1.0 / self.n_facts)
-            unseen = rows.take(occurrences) == 0
-            if bool(unseen.any()):
-                grad[unseen] = 0.0
-        return data, grads
+        if self._some_unseen:
+            for rows, grad, occurrences in zip(batch.touched, grads, self.occurrences, strict=True):
+                grad.masked_fill_((rows.take(occurrences) == 0).unsqueeze(1), 0.0)
+        return sum(float(side.loss) for side in sides), grads
 
     def expected_loss(self, loss: float, posterior: tuple[Gaussian, Gaussian], like: Embeddings) -> float:
         """The data term of L / N' under q for the bound: exact over all entities, for some of the questions."""
@@ -159,9 +167,9 @@ class SampledObjective(Objective):
     def _rows_of(self, model: Embeddings, batch: SampledBatch) -> Embeddings:
         return model.with_tables(*batch.touched.of(model.tables()))
 
-    def _rows(self, ids: Tensor, places: Tensor, occurrences: Tensor, each: float) -> Rows:
-        """The touched rows of a table; `places` (n,) are those that occur as head, answer or relation."""
-        here = torch.bincount(places, minlength=len(ids))
+    @staticmethod
+    def _rows(ids: Tensor, here: Tensor, occurrences: Tensor, each: float) -> Rows:
+        """The touched rows of a table; `here` says how often each is a head, an answer or a relation in this step."""
         return Rows(ids, (here * each / occurrences[ids].clamp_min(1)).float())
 
     def _relation_rows(self, relations: Tensor) -> Tensor:
@@ -174,6 +182,13 @@ class SampledObjective(Objective):
             return [(False, items)]
         reverse = self._pieces.relations[items] >= self._two_sided
         return [(side, items[reverse == side]) for side in (False, True) if bool((reverse == side).any())]
+
+
+def _find_rows(ids: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The different ones, ascending; what sorts all of them; where each is among the different ones; how often."""
+    ordered, order = torch.sort(ids, stable=True)
+    different, places, counts = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
+    return different, order, torch.empty_like(places).index_copy_(0, order, places), counts
 
 
 class SampledBatches(Sequence[SampledBatch]):

@@ -4,23 +4,26 @@ For a question with own answers T_q, candidates C with weights w = 1 / pi, and s
 largest score, Z = sum_{t in T_q} exp s_t + sum_{t in C \\ T_q} w_t exp s_t. The loss is n_q log Z less the scores of
 its answers; its derivative n_q w_t exp(s_t) / Z at a candidate and n_q exp(s_t) / Z - 1 at an answer. Weights of
 candidates and 1 / Z are factors of rows and columns, so that they go into the small factors of the products and the
-block of scores is passed over three times only. A teacher subtracts its own share from the block.
+block of scores is passed over three times only. Answers are a sparse matrix of questions and touched rows: what belongs
+to its entries is never written out as rows. A teacher subtracts its own share from the block.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import Gradients
 from kgem.model.scores import Score
 
-__all__ = ["Estimated", "Side", "estimate_softmax", "sampled_softmax"]
+__all__ = ["Answers", "Estimated", "Side", "SideGradients", "add_up", "estimate_softmax", "sampled_softmax"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,7 @@ class Side:
     heads: Tensor  # (b,)
     relations: Tensor  # (b,)
     counts: Tensor  # (b,) n_q
+    offsets: Tensor  # (b + 1,) where the answers of each begin
     rows: Tensor  # (pairs,) the question of each answer, ascending
     answers: Tensor  # (pairs,)
     cells: Tensor  # (own,) where candidates are answers of a question: its number * M + theirs
@@ -38,13 +42,32 @@ class Side:
     @classmethod
     def of(
         cls, reverse: bool, heads: Tensor, relations: Tensor, counts: Tensor, offsets: Tensor, answers: Tensor,
-        candidates: Tensor,
+        nth: Tensor, n_candidates: int,
     ) -> Side:  # fmt: skip
-        """`offsets` (b + 1,) say where each question's answers begin; `candidates` (M,) ascend."""
+        """`nth` (touched,) says which candidate a touched row is, or -1."""
         rows = torch.repeat_interleave(offsets.diff(), output_size=len(answers))
-        places = torch.searchsorted(candidates, answers).clamp_(max=max(len(candidates) - 1, 0))
-        own = candidates[places] == answers if len(candidates) else torch.zeros_like(answers, dtype=torch.bool)
-        return cls(reverse, heads, relations, counts, rows, answers, rows[own] * len(candidates) + places[own])
+        places = nth.index_select(0, answers)
+        own = torch.nonzero(places >= 0).squeeze(1)
+        cells = rows.index_select(0, own).mul_(n_candidates).add_(places.index_select(0, own))
+        return cls(reverse, heads, relations, counts, offsets, rows, answers, cells)
+
+
+class Answers(NamedTuple):
+    """Gradients of a side's answers as tails: that of pair j is weights[j] * rows[of[j]]."""
+
+    rows: Tensor  # (k, d)
+    of: Tensor  # (pairs,)
+    weights: Tensor  # (pairs,)
+
+
+class SideGradients(NamedTuple):
+    """The scaled loss of one side, and what it adds to the gradients of heads, answers, candidates and relations."""
+
+    loss: Tensor  # float64
+    answers: Answers  # whose rows are those of entities
+    heads: Tensor  # (b, entity_width)
+    candidates: Tensor  # (M, entity_width)
+    relations: Tensor  # (b, relation_width)
 
 
 class _Read(NamedTuple):
@@ -53,8 +76,8 @@ class _Read(NamedTuple):
     h: Tensor  # (b, entity_width)
     r: Tensor  # (b, relation_width)
     q: Tensor  # (b, d)
+    tails: Tensor  # (touched, d)
     others: Tensor  # (M, d) candidates as tails
-    own: Tensor  # (pairs, d) answers as tails
 
 
 class Estimated(NamedTuple):
@@ -72,36 +95,57 @@ def sampled_softmax(
     side: Side,
     candidates: Tensor,  # (M,)
     weights: Tensor,  # (M,)
-    grads: Gradients,
     scale: float,
     dtype: torch.dtype,
     teachers: Sequence[Embeddings] = (),
     taught: float = 0.0,
-) -> float:
-    """The scaled loss of one side; adds its gradient to `grads`. `dtype` is that of products with the candidates."""
+) -> SideGradients:
+    """Loss and gradients of one side, times `scale`. `dtype` is that of products with the candidates."""
     score, read = model.score, _read(model, side, candidates)
     kernel = _by_products if score.bilinear else _by_autograd
-    loss, grad_q, grad_others, grad_own = kernel(
+    loss, grad_q, grad_others, answers = kernel(
         score, read, side, weights, dtype, [_read(m, side, candidates) for m in teachers], taught
     )
     grad_h, grad_r = score.query_vjp(read.h, read.r, grad_q.mul_(scale))
-    grad_tails = _as_entities(score, torch.cat([grad_others, grad_own]).mul_(scale), grads.entities)
+    grad_others = _as_entities(score, grad_others.mul_(scale), model.entities)
+    rows = _as_entities(score, answers.rows, model.entities)
     if side.reverse:
-        grad_h, grad_tails, grad_r = score.swap(grad_h), score.swap(grad_tails), score.transpose(grad_r)
-    places = torch.cat([candidates, side.answers, side.heads])
-    grads.entities.index_add_(0, places, torch.cat([grad_tails, grad_h]))
-    grads.relations.index_add_(0, side.relations, grad_r)
-    return float(loss) * scale
+        grad_h, grad_others, rows = score.swap(grad_h), score.swap(grad_others), score.swap(rows)
+        grad_r = score.transpose(grad_r)
+    return SideGradients(
+        loss * scale, Answers(rows, answers.of, answers.weights.mul_(scale)), grad_h, grad_others, grad_r
+    )
+
+
+def add_up(sides: Sequence[SideGradients], order: Tensor, offsets: Tensor) -> Tensor:
+    """The gradient of all touched rows of entities, (touched, entity_width).
+
+    `order` sorts all answers, then all heads, then the candidates by the row that they are, and `offsets`
+    (touched + 1,) say where those of each row begin. Each row is so written once, whatever adds to it.
+    """
+    candidates = sides[0].candidates
+    for side in sides[1:]:
+        candidates = candidates + side.candidates
+    whole = [*(side.heads for side in sides), candidates]
+    rows = torch.cat([*whole, *(side.answers.rows for side in sides)])
+    index, weights, first = [], [], sum(map(len, whole))
+    plain = torch.arange(first, device=order.device)
+    for side in sides:
+        index.append(side.answers.of + first)
+        weights.append(side.answers.weights)
+        first += len(side.answers.rows)
+    which = torch.cat([*index, plain]).index_select(0, order)
+    factors = torch.cat([*weights, rows.new_ones(len(plain))]).index_select(0, order)
+    return embedding_bag(which, rows, offsets, mode="sum", per_sample_weights=factors, include_last_offset=True)
 
 
 def _read(model: Embeddings, side: Side, candidates: Tensor) -> _Read:
     score, entities = model.score, model.entities
-    h = entities.index_select(0, side.heads)
     r = model.relations.index_select(0, side.relations)
-    others, own = entities.index_select(0, candidates), entities.index_select(0, side.answers)
     if side.reverse:
-        h, others, own, r = score.swap(h), score.swap(others), score.swap(own), score.transpose(r)
-    return _Read(h, r, score.query(h, r), score.tails(others), score.tails(own))
+        entities, r = score.swap(entities), score.transpose(r)
+    h, tails = entities.index_select(0, side.heads), score.tails(entities)
+    return _Read(h, r, score.query(h, r), tails, tails.index_select(0, candidates))
 
 
 def _as_entities(score: Score, grad: Tensor, like: Tensor) -> Tensor:
@@ -121,25 +165,43 @@ def _by_products(
     dtype: torch.dtype,
     teachers: Sequence[_Read],
     taught: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Answers]:
     """Loss, and gradients of questions, candidates and answers; for scores that are linear in the tail."""
-    asked = read.q.index_select(0, side.rows)  # (pairs, d)
-    soft = estimate_softmax(read.q, read.others, (asked * read.own).sum(1), side, weights, dtype)
+    soft = estimate_softmax(read.q, read.others, _pair_scores(read.q, read.tails, side), side, weights, dtype)
     counts = side.counts.to(read.q.dtype)
     factor = counts / soft.z  # (b,) n_q / Z
-    own = soft.own * factor[side.rows] - (1.0 - taught)  # (pairs,) derivative of the loss by the answer's score
+    own = soft.own.mul_(factor[side.rows]).sub_(1.0 - taught)  # (pairs,) derivative of the loss by the answer's score
     if teachers:
         q = torch.cat([t.q for t in teachers], 1).div_(len(teachers))
-        others, answers = torch.cat([t.others for t in teachers], 1), torch.cat([t.own for t in teachers], 1)
-        said = estimate_softmax(q, others, (q.index_select(0, side.rows) * answers).sum(1), side, weights, dtype)
+        others, tails = torch.cat([t.others for t in teachers], 1), torch.cat([t.tails for t in teachers], 1)
+        said = estimate_softmax(q, others, _pair_scores(q, tails, side), side, weights, dtype)
         part = taught / said.z
         soft.block.sub_(said.block.mul_((part * soft.z).to(dtype).unsqueeze(1)))
         own -= said.own * (part * counts)[side.rows]
     weighted = (read.others * weights.unsqueeze(1)).to(dtype)
     grad_q = torch.mm(soft.block, weighted).to(read.q.dtype).mul_(factor.unsqueeze(1))
-    grad_q.index_add_(0, side.rows, read.own * own.unsqueeze(1))
+    grad_q += embedding_bag(
+        side.answers, read.tails, side.offsets, mode="sum", per_sample_weights=own, include_last_offset=True
+    )
     grad_others = torch.mm(soft.block.T, (read.q * factor.unsqueeze(1)).to(dtype)).to(read.q.dtype)
-    return soft.loss, grad_q, grad_others.mul_(weights.unsqueeze(1)), asked.mul_(own.unsqueeze(1))
+    return soft.loss, grad_q, grad_others.mul_(weights.unsqueeze(1)), Answers(read.q, side.rows, own)
+
+
+def _pair_scores(q: Tensor, tails: Tensor, side: Side) -> Tensor:
+    """Scores of the answers, (pairs,): entries of q @ tails.T, and no others."""
+    _hear_warning()
+    shape, none = (len(q), len(tails)), q.new_zeros(len(side.answers))
+    wanted = torch.sparse_csr_tensor(side.offsets, side.answers, none, shape, check_invariants=False)
+    scores: Tensor = torch.sparse.sampled_addmm(wanted, q, tails.T, beta=0.0).values()
+    return scores
+
+
+@cache
+def _hear_warning() -> None:
+    """Torch says once in a process that its compressed matrices are a beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.eye(1).to_sparse_csr()
 
 
 def estimate_softmax(
@@ -167,22 +229,23 @@ def _by_autograd(
     dtype: torch.dtype,
     teachers: Sequence[_Read],
     taught: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Answers]:
     """Likewise for any score, by autograd."""
     with torch.enable_grad():
-        q, others, own = (x.detach().requires_grad_() for x in (read.q, read.others, read.own))
+        q, others, own = (x.detach().requires_grad_() for x in (read.q, read.others, read.tails[side.answers]))
         block, scores, log_z = _log_z(score, q, others, own, side, weights)
         loss = (side.counts * log_z).sum() - scores.sum()
         aim = (side.counts * log_z).sum() - (1.0 - taught) * scores.sum()
         if teachers:
-            said = [_log_z(score, t.q, t.others, t.own, side, weights)[:2] for t in teachers]
+            said = [_log_z(score, t.q, t.others, t.tails[side.answers], side, weights)[:2] for t in teachers]
             mean_block, mean_scores = (torch.stack(each).mean(0) for each in zip(*said, strict=True))
             chances, answers = _chances(mean_block, mean_scores, side)
             per_answer = answers * side.counts[side.rows]
             known = block.masked_fill(chances == 0, 0.0)
             aim = aim - taught * ((side.counts.unsqueeze(1) * chances * known).sum() + (per_answer * scores).sum())
         grad_q, grad_others, grad_own = torch.autograd.grad(aim, (q, others, own))
-    return loss.detach().double(), grad_q, grad_others, grad_own
+    every = torch.arange(len(grad_own), device=grad_own.device)
+    return loss.detach().double(), grad_q, grad_others, Answers(grad_own, every, torch.ones_like(grad_own[:, 0]))
 
 
 def _log_z(

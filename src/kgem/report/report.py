@@ -6,17 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kgem.answer.model import Model, load
+from kgem.answer.proposals import is_large
 from kgem.data.streams import write_to
 from kgem.errors import InputError
 from kgem.evaluate.frequency import FrequencyScorer
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
+from kgem.evaluate.validation import affordable_questions, pick_facts
 from kgem.report import sections
 from kgem.report.calibration import ENOUGH_FACTS, measure_calibration
 from kgem.report.examples import draw_examples
 from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import Section, assemble_page, esc
 from kgem.report.naming import name_evaluation, name_examples, name_facts
+
+PATIENCE = 120.0  # seconds for proposals where to ask all questions would take hours
 
 
 def write_report(
@@ -47,16 +51,17 @@ def render_report(
     chosen = model.resolve(mode)
     split = next((name for name in ("test", "valid", "train") if len(model.data.split(name))), "train")
     tell("ranking")
-    evaluation = name_evaluation(model.data, model.evaluate(split, chosen))
+    most = affordable_questions(model.data.n_entities)
+    evaluation = name_evaluation(model.data, model.evaluate(split, chosen, most=most))
     tell("calibration")
     calibration = measure_calibration(model, split, chosen, most=ENOUGH_FACTS)
     tell("predictions")
     examples = name_examples(model.data, list(draw_examples(model, split, chosen)))
     tell("proposals")
-    proposals = name_facts(model.data, model.missing_facts(sections.PROPOSALS, mode=chosen))
-    frequent = rank(
-        FrequencyScorer(model.data), model.data.reciprocal(model.data.split(split)), model.data.filter_index
-    )
+    seconds = PATIENCE if is_large(model.data) else None
+    proposals = name_facts(model.data, model.missing_facts(sections.PROPOSALS, mode=chosen, seconds=seconds))
+    asked = pick_facts(model.data.reciprocal(model.data.split(split)), most, model.config.seed)
+    frequent = rank(FrequencyScorer(model.data), asked, model.data.filter_index)
     baseline = summarise(frequent.of("pessimistic"))
     tell("figures")
     parts = [

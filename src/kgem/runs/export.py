@@ -1,4 +1,6 @@
-"""A model's tables for other programs: Parquet, npz, word2vec, PyKEEN, Hugging Face; folders of files, no pickle.
+"""A model's tables for other programs: Parquet, npz, word2vec, vectors for a vector store, PyKEEN, Hugging Face.
+
+All are folders of files, without pickle.
 
 Rows are in the order of ids. With reciprocal facts (Eq. 7) the relations come twice, first as they are, then reversed.
 A complex vector is [real parts | imaginary parts].
@@ -9,6 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +20,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 from torch import Tensor
 
 from kgem.answer.model import Model
@@ -61,7 +66,7 @@ class Format:
 def export(model: Model, folder: str | Path, to: str, mode: str = "auto") -> None:
     """Write the tables of a mode into a folder, which must be empty or not there. Mode bayes has q's means for tables.
 
-    `to` is parquet, npz, word2vec, pykeen or huggingface.
+    `to` is parquet, npz, word2vec, vectors, pykeen or huggingface.
     """
     if to not in FORMATS:
         raise InputError(f"no export format is called {to!r}", remedy=f"one of {', '.join(FORMATS)}")
@@ -124,6 +129,22 @@ def _write_word2vec(model: Model, mode: str, folder: Path) -> None:
             file.writelines(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True))
 
 
+def _write_vectors(model: Model, mode: str, folder: Path) -> None:
+    """vectors.parquet as vector stores read it: id, label, and the entity's vector at length 1, so that inner products
+    are the cosines of `similar`. Where faiss is installed also vectors.faiss, an index of the same ids.
+    """
+    table = model.tables(mode).entities
+    sizes = torch.linalg.vector_norm(table, dim=1, keepdim=True).clamp_min_(torch.finfo(table.dtype).tiny)
+    vectors = np.ascontiguousarray(_to_numpy(table / sizes), dtype=np.float32)
+    columns = {"id": np.arange(len(vectors)), "label": model.data.entities.labels, "vector": vectors}
+    pl.DataFrame(columns).write_parquet(folder / "vectors.parquet")
+    if find_spec("faiss") is not None:
+        faiss = import_module("faiss")
+        index = faiss.IndexFlatIP(vectors.shape[1])
+        index.add(vectors)  # the n-th has the id n
+        faiss.write_index(index, str(folder / "vectors.faiss"))
+
+
 def _write_pykeen(model: Model, mode: str, folder: Path) -> None:
     """weights.npz with the names of PyKEEN's state dict, its two maps of ids, and model.json: class and arguments."""
     score = model.config.model.score
@@ -162,6 +183,9 @@ FORMATS = {
     "parquet": Format(_write_parquet, "entities.parquet, relations.parquet: label, frequency, strength, vector"),
     "npz": Format(_write_npz, "tables.npz: NumPy arrays of tables, labels, strengths, frequencies"),
     "word2vec": Format(_write_word2vec, "entities.txt, relations.txt: word2vec's text format"),
+    "vectors": Format(
+        _write_vectors, "vectors.parquet: id, label, vector of length 1; with faiss also vectors.faiss, an index"
+    ),
     "pykeen": Format(_write_pykeen, "weights.npz, ids and model.json: a PyKEEN model's state dict and how to load it"),
     "huggingface": Format(
         write_hugging_face, "model.safetensors, config.json, README.md and kgem's own files: a folder to push"

@@ -15,13 +15,13 @@ from kgem.config import Config
 from kgem.data.dataset import Dataset
 from kgem.data.splits import make_split
 from kgem.evaluate.averaging import BlendScorer
-from kgem.evaluate.validation import make_validator
+from kgem.evaluate.validation import affordable_questions, make_validator
 from kgem.model.scores import get_score
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.tensorboard import TensorBoard
 from kgem.train.driver import Fit
 from kgem.train.machine import settle, use_threads
-from kgem.train.memory import Memory, sampled_memory
+from kgem.train.memory import Memory, fit_memory
 from kgem.train.phases import FitResult
 from kgem.train.point_estimate import EpochRecord
 from kgem.train.stopping import Asked, never
@@ -65,11 +65,11 @@ def start_fit(prepared: Prepared, config: Config, spent: float = 0.0, stop: Aske
 
 
 def needed_memory(data: Dataset, config: Config) -> Memory:
-    """What a fit of this graph with a sampled softmax holds, phase by phase."""
+    """What a fit of this graph holds, phase by phase."""
     score, dim = get_score(config.model.score), config.model.dim
     rows = data.n_relations * (2 if config.model.reciprocal else 1)
     widths = score.entity_width(dim), score.relation_width(dim)
-    return sampled_memory(config, data.n_entities, len(data.train), widths, rows)
+    return fit_memory(config, data.n_entities, len(data.train), len(data.query_index), widths, rows)
 
 
 def prepare(data: Any, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> Prepared:
@@ -122,4 +122,5 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
         model = replace(model, ranker=learn_ranker(model.mode_scorer(), model.decided))
         model = replace(model, learned_judge=Judge.learn(model.mode_scorer(), seed=config.seed))
         splits = [split for split in ("valid", "test") if len(model.data.split(split))]
-        return replace(model, metrics={split: model.evaluate(split).to_dict() for split in splits})
+        most = affordable_questions(model.data.n_entities)
+        return replace(model, metrics={split: model.evaluate(split, most=most).to_dict() for split in splits})

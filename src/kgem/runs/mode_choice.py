@@ -21,11 +21,12 @@ from kgem.data.dataset import IntArray, QueryIndex
 from kgem.evaluate.blocks import Blocks, Scorer
 from kgem.evaluate.ranking import rank
 from kgem.evaluate.temperature import Temperature, fit_temperatures
-from kgem.evaluate.validation import pick_facts
+from kgem.evaluate.validation import affordable_questions, pick_facts
 
 __all__ = ["ModeChoice", "choose_mode"]
 
 MODE_QUERIES, MODE_CELLS, FEWEST = 4096, 2**26, 256  # of a huge validation split: scores are kept
+KEPT_CELLS = 2**27  # questions times entities up to which scores are kept; beyond, they are made when asked for
 RANKED_CELLS = 2**30  # questions times entities up to which samples of q rank all of it
 ONE_MODEL = ("point", "mean")
 TABLES = ("point", "mean", "blend")  # modes that need no samples
@@ -39,7 +40,8 @@ class ModeChoice:
     """What validation says about the modes."""
 
     mode: str
-    validation: dict[str, float]  # filtered MRR by mode, of the whole split; none for bayes where that takes too long
+    validation: dict[str, float]  # filtered MRR by mode, of the whole split or of as many questions as are affordable;
+    # none for bayes where that takes too long
     temperatures: dict[str, Temperature]
 
 
@@ -53,7 +55,9 @@ def choose_mode(model: Model) -> ModeChoice:
     facts = pick_facts(every, affordable, model.config.seed)
     reciprocal_ranks, temperatures = {}, {}
     for mode in MODES:
-        scorer = _KeptScores(model.scorer(mode), facts, 2 * data.n_relations)
+        scorer = model.scorer(mode)
+        if len(facts) * data.n_entities <= KEPT_CELLS:
+            scorer = _KeptScores(scorer, facts, 2 * data.n_relations)
         reciprocal_ranks[mode] = 1.0 / rank(scorer, facts, data.filter_index).of("pessimistic")
         temperatures[mode] = fit_temperatures(scorer, facts, data.filter_index, data.query_index)
     chosen = _choose(reciprocal_ranks)
@@ -62,7 +66,8 @@ def choose_mode(model: Model) -> ModeChoice:
     else:
         samples_too = len(every) * data.n_entities <= RANKED_CELLS
         ranked = [mode for mode in MODES if samples_too or mode in (chosen, *TABLES)]
-        validation = {mode: model.evaluate("valid", mode).mrr for mode in ranked}
+        most = affordable_questions(data.n_entities)
+        validation = {mode: model.evaluate("valid", mode, most=most).mrr for mode in ranked}
     return ModeChoice(chosen, validation, temperatures)
 
 

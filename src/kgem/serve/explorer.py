@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.answer.predict import Query
+from kgem.answer.proposals import is_large
 from kgem.answer.questions import good_questions
 from kgem.answer.unfinished import describe_missing
 from kgem.data.dataset import SPLITS
@@ -44,6 +45,7 @@ __all__ = ["MOST_FACTS", "Explorer"]
 
 MOST_FACTS = 1000  # missing or doubtful ones that are looked for, however few are asked for
 MEMORY = 2**28  # bytes that a search for them may use
+PATIENCE = 300.0  # seconds for it where to ask all questions would take hours
 REMEMBERED = 256  # answers, entities: to go back and forth costs nothing
 EXAMPLES = 6
 SAMPLED_SCORES = 5_000_000  # at most, for how sure a relation is: it takes a softmax per relation and sample
@@ -214,7 +216,10 @@ class Explorer:
 
     def missing(self, relation: str | None, *, patient: bool = False) -> Job:
         """The most probable missing facts, of the whole graph or of a relation."""
-        return self._find_facts("missing", self.model.missing_facts, relation, patient)
+        find = self.model.missing_facts
+        if is_large(self.model.data):
+            find = partial(find, seconds=PATIENCE)
+        return self._find_facts("missing", find, relation, patient)
 
     def doubtful(self, relation: str | None) -> Job:
         """The least probable known facts, of the whole graph or of a relation."""

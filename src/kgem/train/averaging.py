@@ -7,7 +7,7 @@ such moves have a closed form: m - x shrinks by A(s1) / A(s0), with A(s) = 1 / s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -45,9 +45,12 @@ class Averaging:
         self._last = [(pending or {}).get(name) for name in TABLES]
         self._all_last = steps
 
-    def before_step(self, touched: Touched = ALL) -> None:
-        """Mutates the averages of these rows: every step so far is in them; to be called before the rows change."""
-        self._catch_up(touched)
+    def before_step(self, touched: Touched = ALL, now: Sequence[Tensor] | None = None) -> None:
+        """Mutates the averages of these rows: every step so far is in them; to be called before the rows change.
+
+        `now` are the rows as they are, if they have been gathered already.
+        """
+        self._catch_up(touched, now)
         self._now += 1
 
     def pause(self) -> dict[str, Tensor]:
@@ -64,7 +67,7 @@ class Averaging:
         """Mutates: every step is in the averages of all rows."""
         self._catch_up(ALL)
 
-    def _catch_up(self, touched: Touched) -> None:
+    def _catch_up(self, touched: Touched, now: Sequence[Tensor] | None = None) -> None:
         if touched is ALL and all(last is None for last in self._last):
             for table, average in self._all:
                 self._take_step(table, average)
@@ -75,9 +78,10 @@ class Averaging:
                 self._catch_up_all(place, table, average)
                 continue
             last = self._last_steps(place, len(table))
-            mean, now = average.index_select(0, rows.ids), table.index_select(0, rows.ids)
+            mean = rows.take(average)
             kept = self._kept(last[rows.ids]).to(mean.dtype)
-            average.index_copy_(0, rows.ids, torch.lerp(now, mean, kept.unsqueeze(1), out=mean))
+            current = rows.take(table) if now is None else now[place]
+            average.index_copy_(0, rows.ids, torch.lerp(current, mean, kept.unsqueeze(1), out=mean))
             last[rows.ids] = self._now
         if all(rows.ids is None for rows in touched):
             self._all_last = self._now

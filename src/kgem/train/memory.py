@@ -1,4 +1,4 @@
-"""What a fit with a sampled softmax holds in memory, phase by phase: worked out before it starts."""
+"""What a fit holds in memory, phase by phase: worked out before it starts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from kgem.config import Config, RaceConfig
 
-__all__ = ["Memory", "sampled_memory"]
+__all__ = ["Memory", "fit_memory"]
 
 BASE_BYTES = 400_000_000  # torch itself, and blocks of scores
 FACT_BYTES, ENTITY_BYTES = 120, 200  # of the graph: facts and their indices; labels, counts and chances
 POINT = 3  # sets of tables in a point estimate: as they stand, their average, the best
-KEPT = 2 * POINT  # of a race: those that may go on
+GRADIENTS = 1  # of all rows, in an exact step
 
 
 @dataclass(frozen=True)
@@ -33,26 +33,52 @@ class Memory:
         return int(self.set_bytes * self.sets[self.largest]) + self.other_bytes
 
 
-def sampled_memory(
-    config: Config, n_entities: int, n_facts: int, widths: tuple[int, int], relation_rows: int
+def fit_memory(
+    config: Config, n_entities: int, n_facts: int, n_questions: int, widths: tuple[int, int], relation_rows: int
 ) -> Memory:
     """The sum for a graph of such a size; `widths` are the numbers in a row of each table."""
     size = 8 if config.dtype == "float64" else 4
     set_bytes = size * (n_entities * widths[0] + relation_rows * widths[1])
-    accumulators = 1 / widths[0] if config.train.accumulates_rows(n_entities, widths[0]) else 1.0
+    sampled = config.train.is_sampled(n_questions, n_entities, widths[0])
+    sets = _sampled_sets(config, n_entities, widths[0]) if sampled else _exact_sets(config)
+    targets = 0 if sampled else config.distil.kept_bytes(n_questions, n_entities)
+    return Memory(set_bytes, BASE_BYTES + FACT_BYTES * n_facts + ENTITY_BYTES * n_entities + targets, sets)
+
+
+def _sampled_sets(config: Config, n_entities: int, width: int) -> dict[str, float]:
+    """Steps touch few rows; a phase that is done keeps its best tables and its accumulators."""
+    accumulators = 1 / width if config.train.accumulates_rows(n_entities, width) else 1.0
     start = 1.0
     pretrained = start + 1 + accumulators  # what later phases keep of it
     learned = pretrained + 2 + 2 * accumulators
-    sets = {
+    return {
         "pretrain": start + _race(config.pretrain, accumulators),
         "em": pretrained + 5 + 2 * accumulators,
         "retrain": learned + _race(config.retrain, accumulators),
         "distil": learned + 1 + accumulators + (POINT + accumulators if config.distil.epochs else 0),
     }
-    return Memory(set_bytes, BASE_BYTES + FACT_BYTES * n_facts + ENTITY_BYTES * n_entities, sets)
+
+
+def _exact_sets(config: Config) -> dict[str, float]:
+    """Steps touch all rows. Phases stay as they end, with what they would fall back on: tables and accumulators.
+
+    A checkpoint writes tables as they stand, and accumulators from copies.
+    """
+    before, point, fall_back = 1.0 + GRADIENTS, POINT + 1, 2
+    sets, copied = {}, 0
+    sets["pretrain"] = before + fall_back + _race(config.pretrain, 1.0) + 1
+    before, copied = before + point + fall_back, copied + 1
+    sets["em"] = before + 8 + copied + 2  # means, xi, their best, the average, a sample, two of accumulators
+    before, copied = before + 8, copied + 2
+    sets["retrain"] = before + fall_back + _race(config.retrain, 1.0) + copied + 1
+    before, copied = before + point + fall_back, copied + 1
+    teacher = 2  # both models side by side
+    student = fall_back + teacher + _race(config.distil, 1.0) + 1
+    sets["distil"] = before + copied + (student if config.distil.epochs else 0)
+    return sets
 
 
 def _race(config: RaceConfig, accumulators: float) -> float:
-    """Sets of tables of a point estimate, and of those that race with it."""
+    """Sets of tables of a point estimate, and of the two at most that may go on beside it."""
     alone = POINT + accumulators
-    return alone if len(config.candidates) == 1 else alone + KEPT + 2 * accumulators
+    return alone if len(config.candidates) == 1 else 3 * alone

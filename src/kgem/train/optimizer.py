@@ -47,8 +47,10 @@ class RowAdagrad(torch.optim.Optimizer):
 
 def _adagrad_rates(gradient: Tensor, sums: Tensor, rate: float) -> Tensor:
     """Mutates the sums, one for each number or one for each row; the rates by which gradients are to be multiplied."""
-    squares = gradient.square()
-    sums.add_(squares if sums.shape == gradient.shape else squares.mean(1, keepdim=True))
+    if sums.shape == gradient.shape:
+        sums.addcmul_(gradient, gradient)
+    else:
+        sums.add_(torch.linalg.vector_norm(gradient, dim=1, keepdim=True).square_().div_(gradient.shape[1]))
     return sums.sqrt().add_(EPS).reciprocal_().mul_(rate)
 
 
@@ -95,10 +97,15 @@ class Optimizer:
         self._name, self._tables = name, list(tables)
         self._optimizer = OPTIMIZERS[name](self._tables, 1.0)
 
-    def step(self, gradients: Iterable[Tensor], rate: float, touched: Touched = ALL) -> None:
-        """Mutates the tables, or those of their rows that are touched: one update with this learning rate."""
+    def step(
+        self, gradients: Iterable[Tensor], rate: float, touched: Touched = ALL, now: Sequence[Tensor] | None = None
+    ) -> None:
+        """Mutates the tables, or those of their rows that are touched: one update with this learning rate.
+
+        `now` are these rows as they are, if they have been gathered already; they become the new ones.
+        """
         if touched is not ALL:
-            return self._step_rows(gradients, rate, touched)
+            return self._step_rows(gradients, rate, touched, touched.of(self._tables) if now is None else now)
         if isinstance(self._optimizer, torch.optim.Adagrad):
             return self._step_adagrad(list(gradients), rate)
         for table, gradient in zip(self._tables, gradients, strict=True):
@@ -109,16 +116,17 @@ class Optimizer:
         return None
 
     @torch.no_grad()
-    def _step_rows(self, gradients: Iterable[Tensor], rate: float, touched: Touched) -> None:
-        for table, gradient, rows in zip(self._tables, gradients, touched, strict=True):
+    def _step_rows(self, gradients: Iterable[Tensor], rate: float, touched: Touched, now: Sequence[Tensor]) -> None:
+        for table, gradient, rows, current in zip(self._tables, gradients, touched, now, strict=True):
             assert rows.ids is not None
-            rates: Tensor | float = rate
             if "sum" in self._optimizer.state[table]:
                 every = self._optimizer.state[table]["sum"]
                 sums = rows.take(every)
-                rates = _adagrad_rates(gradient, sums, rate)
+                current.addcmul_(gradient, _adagrad_rates(gradient, sums, rate), value=-1.0)
                 every.index_copy_(0, rows.ids, sums)
-            table.index_copy_(0, rows.ids, rows.take(table).sub_(gradient * rates))
+            else:
+                current.sub_(gradient, alpha=rate)
+            table.index_copy_(0, rows.ids, current)
 
     def moved_to(self, tables: Sequence[Tensor]) -> Optimizer:
         """An optimiser of other tables, of the same shapes, with the same accumulators."""

@@ -195,15 +195,15 @@ def run_epoch(
             return state.part.loss
         batch = batches[step]
         touched = objective.touched(batch)
-        loss, gradients = compute_gradients(objective, state.embeddings, strengths, batch)
+        loss, gradients, rows = compute_gradients(objective, state.embeddings, strengths, batch)
         if not math.isfinite(loss):
             return loss
         if step == 0:  # only now are the tables that the last epoch left known to be good
             state.good = Snapshot.take(state, touched)
         rate = state.slower * schedule.at(state.epoch + step / len(batches))
         if config.averaging:
-            averaging.before_step(touched)
-        state.optimizer.step(gradients, rate, touched)
+            averaging.before_step(touched, rows)
+        state.optimizer.step(gradients, rate, touched, rows)
         state.steps += 1
         state.part.loss += loss * len(batch)
         state.part.steps = step + 1
@@ -215,13 +215,13 @@ def run_epoch(
 
 def compute_gradients(
     objective: Objective, embeddings: Embeddings, strengths: Strengths, batch: Any
-) -> tuple[float, Gradients]:
-    """The objective of a batch and its gradients, for the rows that the batch touches."""
+) -> tuple[float, Gradients, tuple[Tensor, Tensor]]:
+    """The objective of a batch and its gradients, for the rows that the batch touches; and these rows as they are."""
     touched = objective.touched(batch)
     if touched is ALL:
-        return objective(embeddings, strengths, batch)
-    tables = embeddings.with_tables(*touched.of(embeddings.tables()))
-    return objective(tables, Strengths(*touched.of(strengths)), batch)
+        return *objective(embeddings, strengths, batch), embeddings.tables()
+    rows = touched.of(embeddings.tables())
+    return *objective(embeddings.with_tables(*rows), Strengths(*touched.of(strengths)), batch), rows
 
 
 def default_batch_size(n_items: int) -> int:

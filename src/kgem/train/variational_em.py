@@ -40,6 +40,7 @@ __all__ = ["Bound", "EMState", "elbo", "variational_em"]
 
 SIDES = ("entities", "relations")
 BLOCK = 2**16  # rows at a time
+Pair = tuple[Tensor, Tensor]  # of entities, of relations
 Norms = list[Tensor]  # ||x||_p^p of each row, one tensor per table
 
 
@@ -234,7 +235,7 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
         if not math.isfinite(estimate.loss):
             return estimate.loss
         if config.averaging:
-            averaging.before_step(objective.touched(batch))
+            averaging.before_step(objective.touched(batch), estimate.rows[0])
         e_step(state, estimate, mean_rate.at(now), std_rate.at(now), objective.touched(batch))
         state.steps += 1
         if update is not None:
@@ -256,6 +257,7 @@ class Estimate(NamedTuple):
     means: Gradients  # of L / N' under noise, with respect to the means
     log_stds: Gradients  # likewise, with respect to xi, less that of the entropy
     norms: Norms  # of the sample's rows: the paper's estimate of Eq. 17's expectation
+    rows: tuple[Pair, Pair]  # the touched rows of means and xi as they are
 
 
 def estimate_gradients(
@@ -274,7 +276,7 @@ def estimate_gradients(
             total.add_(t)
     for total in sums:
         total.div_(config.samples)
-    return Estimate(loss / config.samples, Gradients(*sums[:2]), Gradients(*sums[2:4]), sums[4:])
+    return Estimate(loss / config.samples, Gradients(*sums[:2]), Gradients(*sums[2:4]), sums[4:], first.rows)
 
 
 def estimate_once(
@@ -282,20 +284,21 @@ def estimate_once(
 ) -> Estimate:
     """Lines 4-7 for one sample of the touched rows, whose memory the gradients for xi then take."""
     touched = objective.touched(batch)
-    means, sample = draw(state, touched)
+    means, log_stds, sample = draw(state, touched)
+    rows = means.tables(), log_stds.tables()
     norms = sample_norms(sample, prior) if with_norms else []
     tempered = Strengths(*(beta * lam for lam in touched.of(state.strengths)))
     loss, gradients = objective(sample, tempered, batch)
-    log_stds = Gradients(*sample.tables())
+    for_xi = Gradients(*sample.tables())
     entropy = beta / objective.n_facts
     if touched is ALL:
         for x, mean, gradient in walk(sample, means, gradients):
             # The sample differs from the mean by sigma * eps, just the factor that the gradient for xi needs.
             torch.addcmul(x.new_tensor(-entropy), x.sub_(mean), gradient, out=x)
-        return Estimate(loss, gradients, log_stds, norms)
+        return Estimate(loss, gradients, for_xi, norms, rows)
     for x, mean, gradient, share in zip(sample.tables(), means.tables(), gradients, touched.shares, strict=True):
         x.sub_(mean).mul_(gradient).sub_(entropy * share)
-    return Estimate(loss, gradients, log_stds, norms)
+    return Estimate(loss, gradients, for_xi, norms, rows)
 
 
 def sample_norms(sample: Embeddings, prior: Prior) -> Norms:
@@ -306,8 +309,8 @@ def sample_norms(sample: Embeddings, prior: Prior) -> Norms:
     return list(torch.split(prior.norm(both), [len(table) for table in sample.tables()]))
 
 
-def draw(state: EMState, touched: Touched = ALL) -> tuple[Embeddings, Embeddings]:
-    """Line 4: the touched rows of q's means, and one sample of them, which is scratch."""
+def draw(state: EMState, touched: Touched = ALL) -> tuple[Embeddings, Gradients, Embeddings]:
+    """Line 4: the touched rows of q's means and of xi, and one sample of them, which is scratch."""
     if touched is ALL:
         state.scratch = state.scratch or (state.means.clone(), state.means.clone())
         means, log_stds, (sample, noise) = state.means, state.log_stds, state.scratch
@@ -317,13 +320,14 @@ def draw(state: EMState, touched: Touched = ALL) -> tuple[Embeddings, Embeddings
         sample, noise = (means.with_tables(*empty_joint(means.tables())) for _ in range(2))
     for mean, log_std, out, noise_out in walk(means, log_stds, sample, noise):
         Gaussian(mean, log_std).sample(state.noise, out, noise_out)
-    return means, sample
+    return means, log_stds, sample
 
 
 def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float, touched: Touched = ALL) -> None:
     """Lines 6-7: a gradient step on means and log standard deviations; mutates both."""
-    state.mean_optimizer.step(estimate.means, mean_rate, touched)
-    state.std_optimizer.step(estimate.log_stds, std_rate, touched)
+    means, log_stds = estimate.rows
+    state.mean_optimizer.step(estimate.means, mean_rate, touched, means)
+    state.std_optimizer.step(estimate.log_stds, std_rate, touched, log_stds)
 
 
 def m_step(state: EMState, prior: Prior, norms: Norms, rate: float = 1.0, n_facts: int = 1) -> None:

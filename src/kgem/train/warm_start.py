@@ -151,8 +151,8 @@ def measure_point(
     for batch in objective.batches(config.batch_size or default_batch_size(objective.n_items), state.generator):
         if stop():
             return
-        _, gradients = compute_gradients(objective, state.embeddings, strengths, batch)
-        state.optimizer.step(gradients, 0.0, objective.touched(batch))
+        _, gradients, rows = compute_gradients(objective, state.embeddings, strengths, batch)
+        state.optimizer.step(gradients, 0.0, objective.touched(batch), rows)
     _age(state.optimizer, start)
 
 

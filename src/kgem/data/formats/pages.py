@@ -15,6 +15,7 @@ __all__ = ["BOM", "decode_rows", "read_pages"]
 
 BLOCK = 1 << 24  # bytes taken in at a time
 LONGEST = 1 << 24  # bytes of one row; more is not a table of facts, and bounds the memory
+MOST_LINES = 1 << 20  # of a page: short ones take far more memory as rows than as text
 BOM = b"\xef\xbb\xbf"
 
 
@@ -36,16 +37,33 @@ def read_pages(stream: IO[bytes], intake: Intake, *, quotes: bool = False, separ
     for block, final in _buffers(stream):
         text = rest + block if rest else block
         text, blank = _split_blank_end(text)  # blank lines at the end of a file are no rows
+        if len(blank) > LONGEST:  # too many to be held back until it is known whether that is the end
+            text, blank = text + blank, b""
         if quotes and b'"' in text:
             page, end = quoted_page(text, line, final, len(text) > LONGEST + BLOCK, separator)
+            line += page.n_lines
+            yield page
         else:
             end = len(text) if final else text.rfind(b"\n") + 1
-            page = Page.of_lines(text[:end], line)
-        rest, line = text[end:] + blank, line + page.n_lines
+            for few in _cut_lines(text[:end]):
+                page = Page.of_lines(few, line)
+                line += page.n_lines
+                yield page
+        rest = text[end:] + blank
         if len(rest) > (LONGEST + BLOCK if quotes and b'"' in rest else LONGEST):
             problem = Problem(line, f"a line of more than {LONGEST >> 20} MiB", "this is not a text file of facts")
             raise intake.error(problem, may_skip=False)
-        yield page
+
+
+def _cut_lines(text: bytes) -> Iterator[bytes]:
+    """The text in pieces that end with a newline, none with more than so many."""
+    if text.count(b"\n") <= MOST_LINES:
+        yield text
+        return
+    half = len(text) // 2
+    middle = text.rfind(b"\n", 0, half) + 1 or text.find(b"\n", half) + 1
+    yield from _cut_lines(text[:middle])
+    yield from _cut_lines(text[middle:])
 
 
 def _split_blank_end(text: bytes) -> tuple[bytes, bytes]:
