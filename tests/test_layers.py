@@ -49,6 +49,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "model": (
         "scores",
         "rows",
+        "processes",
+        "shards",
         "embeddings",
         "prior",
         "posterior",
@@ -59,6 +61,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "sampling",
         "sampled_kernel",
         "sampled",
+        "sampled_shards",
         "generate",
     ),
     "train": (

@@ -23,7 +23,7 @@ from torch import Tensor
 from kgem.data.index import QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.exact_pass import Questions
-from kgem.model.kernels import SoftmaxKernel
+from kgem.model.kernels import Shard, SoftmaxKernel, block_size
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
 from kgem.model.rows import ALL, Touched
@@ -141,7 +141,10 @@ class SoftmaxObjective(Objective):
         self._pieces = Pieces.cut(index, max_tails, entities.device)
         self._prior = prior
         self._gradients = Gradients(torch.empty_like(entities), torch.empty_like(like.relations))
-        self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device)
+        shards = like.shards
+        self._shard = None if shards.n_rows is None else Shard(shards.start, shards.join)
+        block = None if shards.n_rows is None else block_size(shards.largest, dtype)  # the same in all processes
+        self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device, block)
         self._teacher: Teacher | None = None
         self.n_items = len(self._pieces)
         self.n_facts = len(index.tails)
@@ -192,10 +195,13 @@ class SoftmaxObjective(Objective):
             tails,
             score.tails(turn),
             scale,
+            self._shard,
             soft=None if self._teacher is None else self._teacher.targets(batch, heads, relations, reverse),
         )
+        if self._shard is not None:
+            embeddings.shards.processes.sum(grad_q)
         grad_h, grad_r = score.query_vjp(h, r, grad_q)
-        turn.index_add_(0, heads, grad_h)
+        embeddings.shards.add(turn, heads, grad_h)
         if turn is not grads.entities:
             grads.entities.add_(score.swap(turn))
         if reverse:
@@ -265,8 +271,8 @@ class MarginObjective(Objective):
             grad_h, grad_t = score.swap(grad_h), score.swap(grad_t)
             relations, grad_r = relations - embeddings.n_relations, score.transpose(grad_r)
         grads = self._gradients
-        grads.entities.index_add_(0, heads, grad_h)
-        grads.entities.index_add_(0, ids.flatten(), grad_t.flatten(0, 1))
+        embeddings.shards.add(grads.entities, heads, grad_h)
+        embeddings.shards.add(grads.entities, ids.flatten(), grad_t.flatten(0, 1))
         grads.relations.index_add_(0, relations, grad_r)
         return float(hinge.detach())
 

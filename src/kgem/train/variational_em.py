@@ -244,7 +244,7 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
     state.pending = {}
     if config.m_step == "exact" and state.epoch >= config.e_epochs:
         m_step(state, prior, exact_norms(state, prior))
-    finite = all(map(is_finite, (*state.means.tables(), *state.log_stds)))
+    finite = state.means.shards.all(all(map(is_finite, (*state.means.tables(), *state.log_stds))))
     return state.part.loss / objective.n_items if finite else math.nan
 
 
@@ -300,8 +300,11 @@ def draw(state: EMState, touched: Touched = ALL) -> tuple[tuple[Tensor, ...], Em
         sample = state.sample
     else:
         sample = state.means.with_tables(*(torch.empty_like(mean) for mean in means))
-    for mean, log_std, out in zip(means, log_stds, sample.tables(), strict=True):
-        Gaussian(mean, log_std).sample(state.noise, out=out)
+    shards, parts = state.means.shards, [rows.part for rows in touched]
+    if touched is ALL and shards.n_rows is not None:
+        parts[0] = shards.start, shards.n_rows
+    for mean, log_std, out, part in zip(means, log_stds, sample.tables(), parts, strict=True):
+        Gaussian(mean, log_std).sample(state.noise, out=out, part=part)
     return means, sample
 
 
@@ -346,6 +349,7 @@ def take_optima(state: EMState, prior: Prior, norms: Norms) -> float:
         new = prior.optimal_inverse_strengths(norm, table.shape[1])
         changes.append((new / old - 1).abs())
         old.copy_(new)
+    changes[0] = state.means.shards.whole(changes[0])
     return float(torch.cat(changes).median())
 
 
@@ -354,7 +358,7 @@ def signal_to_noise(state: EMState) -> float:
     q = state.posterior[0]
     blocks = zip(torch.split(q.mean, BLOCK), torch.split(q.log_std, BLOCK), strict=True)
     squares = [(mean.square().sum(), log_std.mul(2).exp_().sum()) for mean, log_std in blocks]
-    signal, noise = (sum(map(float, each)) for each in zip(*squares, strict=True))
+    signal, noise = (state.means.shards.sum(sum(map(float, each))) for each in zip(*squares, strict=True))
     return signal / noise if noise else math.inf
 
 
@@ -373,8 +377,9 @@ class Bound(NamedTuple):
 def elbo(state: EMState, prior: Prior, expected_loss: float, norms: Norms | None = None) -> Bound:
     """Eq. 14 for q as it stands, given the expected data term of L and, if they are known, the expected norms."""
     norms = exact_norms(state, prior) if norms is None else norms
-    log_prior = 0.0
-    for norm, table, lam in zip(norms, state.means.tables(), state.strengths, strict=True):
-        log_prior += float(prior.log_normaliser(lam, table.shape[1]))
-        log_prior -= float((lam * norm).sum(dtype=torch.float64)) / prior.p
-    return Bound(-expected_loss, log_prior, float(sum(gaussian.entropy() for gaussian in state.posterior)))
+    totals, log_prior = (state.means.shards.sum, float), 0.0  # entities may be those of one process
+    for norm, table, lam, total in zip(norms, state.means.tables(), state.strengths, totals, strict=True):
+        log_prior += total(float(prior.log_normaliser(lam, table.shape[1])))
+        log_prior -= total(float((lam * norm).sum(dtype=torch.float64))) / prior.p
+    entropies = zip(state.posterior, totals, strict=True)
+    return Bound(-expected_loss, log_prior, sum(total(float(gaussian.entropy())) for gaussian, total in entropies))
