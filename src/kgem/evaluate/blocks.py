@@ -18,7 +18,18 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.kernels import LANE
 from kgem.model.shards import WHOLE, Shards
 
-__all__ = ["MEMORY", "Block", "Blocks", "Ints", "OnProgress", "Scorer", "TableScorer", "Targets", "known_cells", "shards_of"]
+__all__ = [
+    "MEMORY",
+    "Block",
+    "Blocks",
+    "Ints",
+    "OnProgress",
+    "Scorer",
+    "TableScorer",
+    "Targets",
+    "known_cells",
+    "shards_of",
+]
 
 MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
 BLOCK_BYTES = 32 * 2**20  # a block of scores: large enough for fast products

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import Store
 
 from kgem.errors import PeerLost
 
@@ -41,8 +42,8 @@ class Traffic:
 class Processes:
     """This process among those that fit a model together; one that is alone exchanges nothing."""
 
-    def __init__(self, rank: int = 0, count: int = 1, store: dist.Store | None = None) -> None:
-        """The default group of torch.distributed must have begun if there are several; `store` is what it began with."""
+    def __init__(self, rank: int = 0, count: int = 1, store: Store | None = None) -> None:
+        """Several must have begun the default group of torch.distributed; `store` is what it began with."""
         self.rank, self.count = rank, count
         self.traffic = Traffic()
         self._store = store
@@ -80,7 +81,7 @@ class Processes:
         self._count((self.count - 1) * _bytes(tensor))
         out = tensor.new_empty(self.count, *tensor.shape)
         with self._explained():
-            dist.all_gather_into_tensor(out.view(self.count * tensor.numel()), tensor.reshape(-1))
+            dist.all_gather(list(out), tensor.contiguous())
         return out
 
     def collect(self, tensor: Tensor) -> Tensor | None:
@@ -128,6 +129,25 @@ class Processes:
         self._orders += 1
         return order
 
+    def share(
+        self, tensors: Mapping[str, Tensor] | None = None, documents: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors, on the processor, and documents for JSON that the first gives, in all; the others give none."""
+        given = dict(tensors or {})
+        shapes = {name: (list(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in given.items()}
+        text = json.dumps({"documents": documents, "shapes": shapes}).encode() if self.rank == 0 else b""
+        (length,) = self.agree([len(text)])
+        content = torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else torch.empty(int(length)).byte()
+        said = json.loads(self.broadcast(content).numpy().tobytes())
+        for name, (shape, dtype) in said["shapes"].items():
+            tensor = given.get(name, torch.empty(0)).cpu().contiguous()
+            if self.rank:
+                tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+            if tensor.numel():
+                self.broadcast(tensor.view(-1).view(torch.uint8))
+            given[name] = tensor
+        return given, said["documents"]
+
     def agree(self, numbers: Sequence[float]) -> list[float]:
         """What the first has, in all."""
         found: list[float] = self.broadcast(torch.tensor(numbers, dtype=torch.float64)).tolist()
@@ -150,9 +170,9 @@ class Processes:
         who = f"process {', '.join(map(str, missing))} of {self.count} does" if missing else "one of them did"
         return PeerLost(
             f"process {self.rank} of {self.count} waited for the others in vain: {who} not answer ({said[0]})",
-            remedy="look for an error of that process above this one, and whether its machine can be reached; then go on "
-            "from the last checkpoint: kgem resume RUN, with any number of processes. torchrun --max-restarts does so "
-            "by itself; KGEM_TIMEOUT=SECONDS lets processes wait longer",
+            remedy="look for its error above, and whether its machine can be reached; then go on from the last "
+            "checkpoint: kgem resume RUN, with any number of processes (torchrun --max-restarts does so by itself); "
+            "KGEM_TIMEOUT=SECONDS waits longer",
         )
 
     def _missing(self) -> list[int]:

@@ -84,11 +84,12 @@ class ShardedObjective(SampledObjective):
     def _needed(self, items: Tensor, drawn: Tensor) -> Tensor:
         """The entities whose rows these questions read, ascending."""
         ids = torch.cat([drawn, self._pieces.heads[items], self._pieces.tails_of(items)[1]])
-        return torch.unique(ids)
+        needed: Tensor = torch.unique(ids)
+        return needed
 
     @torch.no_grad()
     def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: SampledBatch) -> tuple[float, Gradients]:
-        """The data term of L / N', and the gradient of all of L / N' with respect to the touched rows of this process."""
+        """The data term of L / N', and the gradient of all of L / N' by the touched rows of this process."""
         assert isinstance(batch, ShardedBatch)
         taught = [] if self._teacher is None else [self._rows_of(m, batch) for m in self._teacher.models]
         model, *teachers = self._fetch([embeddings, *taught], batch)
@@ -101,7 +102,7 @@ class ShardedObjective(SampledObjective):
         """The rows that this process needs, of one or several models: one exchange."""
         rows = torch.cat([model.entities for model in models], dim=1) if len(models) > 1 else models[0].entities
         found = self._shards.processes.exchange(rows.index_select(0, batch.given), batch.sent, batch.received)
-        tables = found.split([model.entities.shape[1] for model in models], dim=1)
+        tables = torch.split(found, [model.entities.shape[1] for model in models], dim=1)
         return [
             model.with_tables(table.contiguous(), model.relations.index_select(0, batch.relations))
             for model, table in zip(models, tables, strict=True)
@@ -114,10 +115,10 @@ class ShardedObjective(SampledObjective):
         processes, width = self._shards.processes, like.entities.shape[1]
         relations = torch.zeros_like(like.relations).index_copy_(0, batch.relations, partial.relations)
         common = torch.cat([relations.view(-1), relations.new_tensor([loss, processes.wish()])])
-        rows = partial.entities.split(batch.received)
+        rows = torch.split(partial.entities, batch.received)
         out = torch.cat([each for part in rows for each in (part.reshape(-1), common)])
         sent, received = ([n * width + len(common) for n in counts] for counts in (batch.received, batch.sent))
-        parts = processes.exchange(out, sent, received).split(received)
+        parts = torch.split(processes.exchange(out, sent, received), received)
         entities, totals = torch.zeros_like(like.entities), torch.stack([part[-len(common) :] for part in parts]).sum(0)
         gradients = torch.cat([part[: -len(common)] for part in parts]).view(-1, width)
         entities.index_add_(0, batch.given, gradients)

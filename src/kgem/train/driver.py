@@ -50,7 +50,7 @@ class Fit:
 
         Several `processes` fit it together, each with a part of the rows.
         """
-        self._processes = processes
+        self._processes, self.stop = processes, stop
         self._spent, self._begun = spent, time.perf_counter()
         self._pace: tuple[str, list[float]] = ("", [])  # seconds of the epochs of a phase
         self.phases = ThreePhases(data, config, validate, warm, validate_blend, stop, processes)

@@ -40,7 +40,7 @@ from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_s
 from kgem.model.processes import ALONE, Processes
 from kgem.model.sampled import SampledObjective
 from kgem.model.scores import get_score
-from kgem.model.shards import WHOLE, deal
+from kgem.model.shards import WHOLE, Shards, deal
 from kgem.model.teacher import Teacher
 from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
 from kgem.train.race import Race, add_prefix
@@ -131,6 +131,11 @@ class ThreePhases:
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
         self.student: PointState | None = None
+
+    @property
+    def shards(self) -> Shards:
+        """The rows of entities that this process has."""
+        return self._start.shards
 
     @property
     def settings(self) -> Config:

@@ -377,7 +377,8 @@ class Bound(NamedTuple):
 def elbo(state: EMState, prior: Prior, expected_loss: float, norms: Norms | None = None) -> Bound:
     """Eq. 14 for q as it stands, given the expected data term of L and, if they are known, the expected norms."""
     norms = exact_norms(state, prior) if norms is None else norms
-    totals, log_prior = (state.means.shards.sum, float), 0.0  # entities may be those of one process
+    totals: tuple[Callable[[float], float], ...] = state.means.shards.sum, float  # entities may be those of one process
+    log_prior = 0.0
     for norm, table, lam, total in zip(norms, state.means.tables(), state.strengths, totals, strict=True):
         log_prior += total(float(prior.log_normaliser(lam, table.shape[1])))
         log_prior -= total(float((lam * norm).sum(dtype=torch.float64))) / prior.p
