@@ -1,4 +1,4 @@
-"""What a command does that torchrun started in several processes: the first leads, speaks and writes, the others follow."""
+"""A command that torchrun started in several processes: the first leads, speaks and writes, the others follow."""
 
 from __future__ import annotations
 
