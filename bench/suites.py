@@ -14,6 +14,7 @@ from typing import Any
 from bench.growth import growth
 from bench.neighbours import neighbours
 from bench.peers import Peer
+from bench.processes import processes
 from bench.workers import ROOT, Worker, WorkerFailed, summary, take_turns
 
 __all__ = ["GRAPHS", "SUITES", "Plan", "data", "epochs", "equal_results", "evaluations", "memory", "serve"]
@@ -291,6 +292,11 @@ def _memory(worker: Worker) -> dict[str, Any]:
     }
 
 
+def _processes(plan: Plan) -> dict[str, Any]:
+    """Several processes that fit one model together."""
+    return processes(plan.long, plan.rounds, plan.say)
+
+
 # One entry per suite, in the order they run.
 SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "epoch": epochs,
@@ -300,6 +306,7 @@ SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "equal": equal_results,
     "neighbours": _neighbours,
     "growth": _growth,
+    "processes": _processes,
     "data": data,
     "serve": serve,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -47,25 +47,25 @@ class Together(Processes):
         assert {each[0] for each in said} == {kind}, [each[0] for each in said]
         return [each[1] for each in said]
 
-    def sum(self, tensor: Tensor) -> Tensor:
+    def _all_reduce(self, tensor: Tensor) -> None:
         every = self._everyone(f"sum {tuple(tensor.shape)} {tensor.dtype}", tensor.clone())
-        return tensor.copy_(torch.stack(every).sum(0))
+        tensor.copy_(torch.stack(every).sum(0))
 
-    def gather(self, tensor: Tensor) -> Tensor:
-        return torch.stack(self._everyone(f"gather {tuple(tensor.shape)}", tensor.clone()))
+    def _all_gather(self, out: Tensor, tensor: Tensor) -> None:
+        out.copy_(torch.stack(self._everyone(f"gather {tuple(tensor.shape)}", tensor.clone())))
 
-    def collect(self, tensor: Tensor) -> Tensor | None:
-        every = torch.stack(self._everyone(f"collect {tuple(tensor.shape)}", tensor.clone()))
-        return every if self.rank == 0 else None
+    def _gather(self, out: Tensor | None, tensor: Tensor) -> None:
+        every = self._everyone(f"collect {tuple(tensor.shape)}", tensor.clone())
+        if out is not None:
+            out.copy_(torch.stack(every))
 
-    def exchange(self, numbers: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        assert sum(sent) == len(numbers)
-        every = self._everyone("exchange", numbers.split(list(sent)))
-        assert [len(parts[self.rank]) for parts in every] == list(received)
-        return torch.cat([parts[self.rank] for parts in every])
+    def _all_to_all(self, out: Tensor, numbers: Tensor, received: list[int], sent: list[int]) -> None:
+        every = self._everyone("exchange", numbers.split(sent))
+        assert [len(parts[self.rank]) for parts in every] == received
+        out.copy_(torch.cat([parts[self.rank] for parts in every]))
 
-    def broadcast(self, tensor: Tensor) -> Tensor:
-        return tensor.copy_(self._everyone("broadcast", tensor.clone())[0])
+    def _broadcast(self, tensor: Tensor) -> None:
+        tensor.copy_(self._everyone("broadcast", tensor.clone())[0])
 
 
 def in_threads(count: int, work: Callable[[Processes], T]) -> list[T]:

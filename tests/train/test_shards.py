@@ -1,4 +1,4 @@
-"""Fits of several processes, played by threads, beside that of one: through all phases, stopped, saved, gone on with."""
+"""Fits of several processes, played by threads, beside that of one: all phases, stopped, saved, gone on with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import torch
 
 from kgem.errors import ConfigError
 from kgem.evaluate.ranking import rank
-from kgem.model.processes import ALONE, Processes
+from kgem.model.processes import ALONE, Processes, Traffic
 from kgem.model.shards import Shards, deal
 from kgem.runs.configure import configure
 from kgem.runs.fitting import Prepared, start_fit
 from kgem.train.driver import Fit
 from kgem.train.phases import FitResult
+from kgem.train.point_estimate import compute_gradients
 from kgem.train.stopping import Asked, never
 from kgem.train.whole_state import collect_state, has_entity_rows, restore_state
 from obvious import random_embeddings, random_graph
@@ -185,11 +186,38 @@ def test_ranks_of_a_divided_table_are_those_of_the_whole(one_thread: None) -> No
         assert (ranks.pessimistic == whole.pessimistic).all() and (ranks.optimistic == whole.optimistic).all()
 
 
+@pytest.mark.parametrize("variant", ["exact", "sampled"])
+def test_a_step_makes_few_exchanges_and_counts_their_bytes(variant: str, one_thread: None) -> None:
+    def work(processes: Processes) -> tuple[int, int]:
+        phases = begin(processes, variant).phases
+        tables, strengths, objective = phases.pretraining.embeddings, phases.rule_strengths(), phases.objective
+        batch = objective.batches(10, torch.Generator().manual_seed(0))[0]
+        processes.traffic = Traffic()
+        compute_gradients(objective, tables, strengths, batch)
+        return processes.traffic.collectives, processes.traffic.bytes
+
+    found = in_threads(2, work)
+    if variant == "exact":  # heads and gradients of 10 or 11 questions, 6 numbers each; log Z, the loss and a wish
+        assert found[0] == found[1] and found[0][0] == 3
+        assert found[0][1] in [2 * (8 * 6 * b) + 8 * (b + 2) for b in (10, 11)]
+    else:  # rows there, gradients back; those of relations, the loss and a wish with them
+        assert [each[0] for each in found] == [2, 2]
+        common = 8 * (2 + 6 * len(relations_of_first_batch()))
+        assert all((bytes_ - common) % (8 * 6) == 0 and bytes_ > common for _, bytes_ in found)
+
+
+def relations_of_first_batch() -> torch.Tensor:
+    objective = begin(ALONE, "sampled").phases.objective
+    ids = objective.touched(objective.batches(10, torch.Generator().manual_seed(0))[0]).relations.ids
+    assert ids is not None
+    return ids
+
+
 def test_ranges_cover_all_rows_once() -> None:
     for n, count in ((7, 3), (3, 3), (100, 7)):
         ranges = [Shards(Processes(place, count), n) for place in range(count)]
         assert [r.start for r in ranges] == [0, *(r.stop for r in ranges[:-1])] and ranges[-1].stop == n
         assert max(r.stop - r.start for r in ranges) == ranges[0].largest
-        assert [ranges[0].clip(*bounds) for bounds in ((0, n), (n - 1, n))][0] == (0, ranges[0].stop)
+        assert ranges[0].clip(0, n) == (0, ranges[0].stop) and ranges[-1].clip(0, 1) == (ranges[-1].start,) * 2
     with pytest.raises(ConfigError, match="2 entities cannot be dealt out to 3 processes"):
         deal(Processes(0, 3), 2)

@@ -71,7 +71,7 @@ class Processes:
         if self.count > 1:
             self._count(2 * (self.count - 1) / self.count * _bytes(tensor))
             with self._explained():
-                dist.all_reduce(tensor)
+                self._all_reduce(tensor)
         return tensor
 
     def gather(self, tensor: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Processes:
         self._count((self.count - 1) * _bytes(tensor))
         out = tensor.new_empty(self.count, *tensor.shape)
         with self._explained():
-            dist.all_gather(list(out), tensor.contiguous())
+            self._all_gather(out, tensor.contiguous())
         return out
 
     def collect(self, tensor: Tensor) -> Tensor | None:
@@ -91,7 +91,7 @@ class Processes:
         self._count(_bytes(tensor) if self.rank else 0)
         out = tensor.new_empty(self.count, *tensor.shape) if self.rank == 0 else None
         with self._explained():
-            dist.gather(tensor.contiguous(), None if out is None else list(out), dst=0)
+            self._gather(out, tensor.contiguous())
         return out
 
     def exchange(self, numbers: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
@@ -103,7 +103,7 @@ class Processes:
         self._count(others * width * numbers.element_size())
         out = numbers.new_empty(sum(received), *numbers.shape[1:])
         with self._explained():
-            dist.all_to_all_single(out, numbers.contiguous(), list(received), list(sent))
+            self._all_to_all(out, numbers.contiguous(), list(received), list(sent))
         return out
 
     def broadcast(self, tensor: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Processes:
         if self.count > 1:
             self._count(0 if self.rank else (self.count - 1) * _bytes(tensor))
             with self._explained():
-                dist.broadcast(tensor, src=0)
+                self._broadcast(tensor)
         return tensor
 
     def tell(self, order: Any) -> None:
@@ -155,6 +155,21 @@ class Processes:
 
     def _count(self, numbers: float) -> None:
         self.traffic.add(numbers)
+
+    def _all_reduce(self, tensor: Tensor) -> None:
+        dist.all_reduce(tensor)
+
+    def _all_gather(self, out: Tensor, tensor: Tensor) -> None:
+        dist.all_gather(list(out), tensor)
+
+    def _gather(self, out: Tensor | None, tensor: Tensor) -> None:
+        dist.gather(tensor, None if out is None else list(out), dst=0)
+
+    def _all_to_all(self, out: Tensor, numbers: Tensor, received: list[int], sent: list[int]) -> None:
+        dist.all_to_all_single(out, numbers, received, sent)
+
+    def _broadcast(self, tensor: Tensor) -> None:
+        dist.broadcast(tensor, src=0)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
