@@ -251,6 +251,7 @@ class MarginObjective(Objective):
         loss = 0.0
         for reverse, rows in embeddings.sides(self._facts[1][batch]):
             loss += self._add_side(embeddings, batch[rows], wrong[rows], reverse) / len(batch)
+        embeddings.shards.hear_wishes()
         for grad in grads:
             grad.div_(len(batch))
         add_penalty_gradient(self._prior, embeddings, strengths, grads, self.n_facts)

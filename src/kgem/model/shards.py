@@ -89,6 +89,10 @@ class Shards:
         self.processes.hear(every[:, -1])
         return every[:, :-2].logsumexp(0), every[:, -2].sum()
 
+    def hear_wishes(self) -> None:
+        """Tell all whether this process was asked to stop, in a step without any other exchange that would."""
+        self.join(torch.empty(0), torch.zeros(()))
+
     def sum(self, value: float) -> float:
         """Over all ranges."""
         return value if self.n_rows is None else float(self.processes.sum(torch.tensor([value], dtype=torch.float64)))
