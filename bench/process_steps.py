@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def measure(processes: Processes, graph: str, dim: int, softmax: str, threads: i
     phases = fit.phases
     state, objective, strengths = phases.pretraining, phases.objective, phases.rule_strengths()
     size = default_batch_size(objective.n_items)
-    batches = objective.batches(size, state.generator)
+    batches: Sequence[Any] = objective.batches(size, state.generator)
 
     def step(place: int) -> None:
         batch = batches[place]
