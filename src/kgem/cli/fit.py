@@ -85,7 +85,10 @@ def fit(
         _warn(data, prepared)
         reading.warn_of_columns(data, how)
         chosen = settle(prepared.data, chosen)
-        run = Run.open(out) if goes_on_by_itself(out) else Run.create(out, prepared, chosen, force=force)
+        again = goes_on_by_itself(out)
+        run = Run.open(out) if again else Run.create(out, prepared, chosen, force=force)
+    if again:
+        say(f"started again: {plain(out)} goes on")
     with run:
         if tensorboard:
             run.show_in_tensorboard()

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kgem.cli.console import plain, say
 from kgem.cli.watch import asked_to_stop
 from kgem.errors import ConfigError, KgemError, PeerLost
 
@@ -71,7 +70,4 @@ def goes_on_by_itself(folder: Path) -> bool:
         return False
     from kgem.runs.together import is_of_this_job
 
-    goes_on = is_of_this_job(folder)
-    if goes_on:
-        say(f"started again: {plain(folder)} goes on")
-    return goes_on
+    return is_of_this_job(folder)
