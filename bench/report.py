@@ -24,6 +24,7 @@ EM_CLAIM = 1.3
 DATA_CLAIMS = {"fb15k": (2.0, 6.0), "ten million": (60.0, 6.0)}  # seconds and GB
 SERVE_CLAIMS = {"fb15k-237": 50.0, "fb13": 200.0}  # milliseconds for an answer, K = 100
 NEIGHBOURS_CLAIM = 4.5  # times as long as one alone, where 3 is a fair share
+PROCESSES_CLAIM = 0.8  # of the speed of one process with two threads
 MIB = 2**20
 QUIET = 0.5  # load average of a machine that does nothing else
 
@@ -99,6 +100,9 @@ def _claims(suites: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
     for name, result in suites.get("equal", {}).items():
         apart = result["relative_difference"]
         yield f"loss after one pass, {name}: relative difference", "within 1e-5", f"{apart:.1e}", apart <= 1e-5
+    for name, result in suites.get("processes", {}).items():
+        what = f"two processes, {name}: speed beside one with two threads"
+        yield what, f"at least {PROCESSES_CLAIM:g}", f"{result['speed']:.2f}", result["speed"] >= PROCESSES_CLAIM
     for name, result in suites.get("serve", {}).items():
         yield from _serve_claims(name, result)
 
@@ -132,6 +136,7 @@ def table(results: dict[str, Any]) -> str:
         *_quality_lines(suites),
         *_growth_lines(suites),
         *_scale_lines(suites),
+        *_process_lines(suites),
         *_data_lines(suites),
         *_serve_lines(suites),
     ]
@@ -227,6 +232,17 @@ def _scale_lines(suites: dict[str, Any]) -> Iterator[str]:
         for each in found["growth"]["points"]:
             sizes = f"{each['entities']:,} | {each['facts']:,}"
             yield f"| {sizes} | {each['seconds']:.1f} | {each['peak_bytes'] / MIB:.0f} |"
+        yield ""
+
+
+def _process_lines(suites: dict[str, Any]) -> Iterator[str]:
+    if "processes" in suites:
+        yield "| processes, one thread each | graph | collectives a step | bytes a step that each sends |"
+        yield "|---:|---|---:|---:|"
+        for name, result in suites["processes"].items():
+            for each in result["traffic"]:
+                case = f"{name}, K = {result['dim']}, {result['questions']} questions a step"
+                yield f"| {each['processes']} | {case} | {each['collectives']:.0f} | {each['bytes']:,.0f} |"
         yield ""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from bench.growth import growth
 from bench.neighbours import neighbours
 from bench.peers import Peer
+from bench.processes import processes
 from bench.quality import plot, run_in_turns, summarise
 from bench.scale import scale
 from bench.workers import ROOT, Worker, WorkerFailed, summary, take_turns
@@ -312,6 +313,11 @@ def _memory(worker: Worker) -> dict[str, Any]:
     }
 
 
+def _processes(plan: Plan) -> dict[str, Any]:
+    """Several processes that fit one model together."""
+    return processes(plan.long, plan.rounds, plan.say)
+
+
 # One entry per suite, in the order they run.
 SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "epoch": epochs,
@@ -323,6 +329,7 @@ SUITES: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "quality": quality,
     "growth": _growth,
     "scale": _scale,
+    "processes": _processes,
     "data": data,
     "serve": serve,
 }

@@ -35,6 +35,7 @@ NOT_RUN = {
     "python -m evidence": "takes minutes; make evidence-check tests it",
     "kgem data fetch umls": "needs the network; tests/data/test_catalog.py covers it",
     "kgem serve": "does not end by itself",
+    "torchrun": "starts several processes; tests/runs/test_together.py covers it",
 }
 
 

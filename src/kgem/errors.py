@@ -12,6 +12,7 @@ KgemError
 │   └── Damaged           they are not what was written
 └── FitError              a run failed: exit code 1
     ├── Diverged          the loss stopped being a number
+    ├── PeerLost          another process of the same fit does not answer
     └── Collapsed         the posterior fell back to the prior
 """
 
@@ -28,6 +29,7 @@ __all__ = [
     "FitError",
     "InputError",
     "KgemError",
+    "PeerLost",
     "RunBusy",
     "TriplesError",
     "UnknownLabel",
@@ -100,3 +102,7 @@ class Diverged(FitError):
 
 class Collapsed(FitError):
     """The approximate posterior fell back to the prior: it learned nothing."""
+
+
+class PeerLost(FitError):
+    """Another process of the same fit was killed, or does not answer."""

@@ -184,3 +184,16 @@ def test_extreme_words_give_finite_symmetric_noise() -> None:
     assert torch.isfinite(noise).all()
     assert noise[0] == -noise[1]
     assert noise[0].item() == pytest.approx(stats.norm.isf(2.0**-25), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("before", "n"), [(0, 270_001), (6, 10), (7, 265_000), (270_000, 1), (11, 0)])
+def test_noise_of_a_part_is_that_part_of_the_noise(dtype: torch.dtype, before: int, n: int) -> None:
+    """So that processes draw for their own rows what one would draw for all; odd places are in the middle of a word."""
+    total = 270_001
+    whole, part = torch.empty(total, dtype=dtype), torch.empty(n, dtype=dtype)
+    one, other = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
+    fill_normal(whole, one)
+    fill_normal(part, other, (before, total))
+    assert torch.equal(part, whole[before : before + n])
+    assert torch.equal(one.get_state(), other.get_state())  # and what comes next is the same, too

@@ -33,6 +33,7 @@ __all__ = [
     "find_model",
     "graph_documents",
     "graph_tensors",
+    "make_graph",
     "read_graph",
     "read_tables",
     "table_tensors",
@@ -97,8 +98,13 @@ def graph_documents(data: Dataset) -> dict[str, Any]:
 
 def read_graph(store: Store, recorded: Mapping[str, str]) -> Dataset:
     """The graph of a store that has its facts and labels; a ValueError if it is not the one that was recorded."""
-    labels = store.documents["vocabulary"]
-    train, valid, test = (store.tensors[f"facts/{split}"].numpy() for split in SPLITS)
+    return make_graph(store.tensors, store.documents, recorded)
+
+
+def make_graph(tensors: Mapping[str, Tensor], documents: Mapping[str, Any], recorded: Mapping[str, str]) -> Dataset:
+    """The graph of `graph_tensors` and `graph_documents`; a ValueError if it is not the one that was recorded."""
+    labels = documents["vocabulary"]
+    train, valid, test = (tensors[f"facts/{split}"].numpy() for split in SPLITS)
     names = _read_names(labels)
     data = Dataset(
         name=recorded["name"],

@@ -14,6 +14,7 @@ from kgem.cli.arguments import AsJson, Force, Quiet, Threads, TimeBudget
 from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
 from kgem.cli.tables import size
+from kgem.cli.together import follow, follows, goes_on_by_itself
 from kgem.cli.training import collect_settings, emit_result, train
 from kgem.errors import ConfigError
 
@@ -64,9 +65,11 @@ def fit(
     A graph without splits is split. The run folder gets everything; a run that was stopped goes on with
     'kgem resume'.
     """
+    if follows():
+        return follow()
     named = {"model.score": model, "model.dim": dim, "seed": seed, "device": device, "run.threads": threads}
     chosen = read_settings(recipe, config, named, overrides, time_budget)
-    if out is not None:
+    if out is not None and not goes_on_by_itself(out):
         from kgem.runs.run import check_free
 
         check_free(out, force)
@@ -84,12 +87,15 @@ def fit(
         _warn(data, prepared)
         reading.warn_of_columns(data, how)
         chosen = settle(prepared.data, chosen)
-        run = Run.create(out, prepared, chosen, force=force)
+        again = goes_on_by_itself(out)
+        run = Run.open(out) if again else Run.create(out, prepared, chosen, force=force)
+    if again:
+        say(f"started again: {plain(out)} goes on")
     with run:
         if tensorboard:
             run.show_in_tensorboard()
         finished = train(run, quiet=quiet)
-    emit_result(finished, out, as_json, quiet)
+    return emit_result(finished, out, as_json, quiet)
 
 
 def read_settings(

@@ -11,6 +11,7 @@ from kgem.cli.arguments import AsJson, Quiet, Threads
 from kgem.cli.console import plain, say
 from kgem.cli.opening import say_unfinished, treat_artifacts_as_input
 from kgem.cli.progress import Progress
+from kgem.cli.together import dismiss, follow, follows
 from kgem.cli.training import emit_result, train
 from kgem.errors import InputError
 
@@ -31,6 +32,8 @@ def resume(
 
     With as many threads as before, the tables become the same to the last bit. After --finish it can still go on.
     """
+    if follows():
+        return follow()
     with Progress("reading the run"), treat_artifacts_as_input():
         from kgem.runs.run import Run
 
@@ -38,18 +41,20 @@ def resume(
     with run:
         finished = run.model()
         if finished is not None:
+            dismiss()
             say(f"{plain(folder)}: this run is finished")
         else:
             if threads is not None:
                 run.set_threads(threads)
             if finish:
+                dismiss()
                 with Progress("making a model of what is there"):
                     finished = run.finish(early=True)
                 say_unfinished(finished, folder)
             else:
                 _go_on_in_tensorboard(run)
                 finished = train(run, quiet=quiet)
-    emit_result(finished, folder, as_json, quiet)
+    return emit_result(finished, folder, as_json, quiet)
 
 
 def _go_on_in_tensorboard(run: Run) -> None:

@@ -11,6 +11,7 @@ import typer
 from kgem.cli.console import emit, emit_json, plain, say, table
 from kgem.cli.progress import Progress, duration, pace
 from kgem.cli.tables import describe_means, describe_time, size, summary
+from kgem.cli.together import lead
 from kgem.cli.watch import Watch, asked_to_stop
 from kgem.errors import KgemError
 from kgem.report.formatting import METRICS, metric_cells, pluralise
@@ -29,7 +30,7 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
     """
     goes_on = goes_on or f"go on: kgem resume {plain(run.folder)}"
     try:
-        with asked_to_stop() as stop:
+        with asked_to_stop() as stop, lead(run):
             run.stop = lambda: stop.asked
             if plan and not quiet:
                 say_plan(run)
@@ -37,7 +38,7 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
                 stop.waits = True
                 for record in run.epochs():
                     watch.show(record)
-                if stop.asked:
+                if run.is_stopped:
                     run.save_at_stop()
                 else:
                     run.save_epochs()
@@ -57,7 +58,6 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
 def say_plan(run: Run) -> None:
     """Graph, model, memory and estimated time, before anything long begins."""
     from kgem.data.dataset import SPLITS
-    from kgem.runs.estimate import estimate_fit
     from kgem.runs.fitting import needed_memory
     from kgem.train.softmax import say_softmax
 
@@ -77,6 +77,21 @@ def say_plan(run: Run) -> None:
     )
     if run.records:
         say(f"goes on after {pluralise(len(run.records), 'epoch')}, in phase {phases.phase}")
+    say_time(run)
+    say(f"run folder: {plain(run.folder)}")
+    if run.is_in_tensorboard:
+        say(f"to watch it: tensorboard --logdir {plain(run.folder)}")
+
+
+def say_time(run: Run) -> None:
+    """How long it will take; processes that work together would have to measure it together."""
+    from kgem.runs.estimate import estimate_fit
+
+    config, processes = run.config, run.processes
+    if processes.count > 1:
+        rows = run.fit.phases.shards.largest
+        say(f"{processes.count} processes, each with up to {rows:,} of the rows of entities")
+        return
     with Progress("measuring some steps"):
         time = estimate_fit(run.fit, run.prepared)
     if config.run.time_budget is not None:
@@ -84,9 +99,6 @@ def say_plan(run: Run) -> None:
         say(f"about {pace(time.seconds_per_epoch)} an epoch; lengths are chosen to fit into {budget}")
     elif time.most:
         say(describe_time(time))
-    say(f"run folder: {plain(run.folder)}")
-    if run.is_in_tensorboard:
-        say(f"to watch it: tensorboard --logdir {plain(run.folder)}")
 
 
 def result_tables(model: Model) -> list[Any]:

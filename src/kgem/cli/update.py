@@ -13,6 +13,7 @@ from kgem.cli.arguments import AsJson, Force, Quiet, RunFolder, Threads, TimeBud
 from kgem.cli.console import plain, say
 from kgem.cli.opening import open_model
 from kgem.cli.progress import Progress
+from kgem.cli.together import follow, follows
 from kgem.cli.training import collect_settings, emit_result, train
 from kgem.errors import InputError
 from kgem.report.formatting import list_some, pluralise
@@ -57,6 +58,8 @@ def update(
     It goes on from what the run has learned: a short EM, re-training and distillation. New facts are for training
     unless the file says otherwise; those kept for validation and test stay there, so that figures can be compared.
     """
+    if follows():
+        return follow()
     if facts is None and remove is None:
         raise InputError("no facts are given", remedy=f"kgem update {folder} new.tsv, or --remove gone.tsv, or both")
     changed = collect_settings({"device": device, "run.threads": threads}, overrides, time_budget)
@@ -76,7 +79,7 @@ def update(
         say(line)
     with Run.create(target, planned.prepared, config, force=force, origin=ORIGIN) as run:
         finished = train(run, quiet=quiet)
-    emit_result(finished, target, as_json, quiet)
+    return emit_result(finished, target, as_json, quiet)
 
 
 def _check_target(out: Path, folder: Path, force: bool) -> None:

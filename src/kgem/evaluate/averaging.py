@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kgem.evaluate.blocks import Scorer, TableScorer
+from kgem.evaluate.blocks import Scorer, TableScorer, shards_of
 from kgem.model.embeddings import Embeddings
 
 __all__ = ["AverageScorer", "BlendScorer"]
@@ -23,7 +23,7 @@ class _Together:
 
     def __init__(self, models: Sequence[Embeddings | Scorer]) -> None:
         self._scorers = [TableScorer(model) if isinstance(model, Embeddings) else model for model in models]
-        self.n_entities = self._scorers[0].n_entities
+        self.n_entities, self.shards = self._scorers[0].n_entities, shards_of(self._scorers[0])
         self.like = self._scorers[0].like
         scratch_bytes = self.scratch * min(CHUNK, self.n_entities) * self.like.element_size()
         self.bytes_per_query = sum(scorer.bytes_per_query for scorer in self._scorers) + scratch_bytes

@@ -16,6 +16,7 @@ from torch import Tensor
 from kgem.data.index import LongArray, QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.kernels import LANE
+from kgem.model.shards import WHOLE, Shards
 
 __all__ = [
     "AFFORDABLE_SCORES",
@@ -28,6 +29,7 @@ __all__ = [
     "TableScorer",
     "Targets",
     "known_cells",
+    "shards_of",
 ]
 
 MEMORY = 2**30  # bytes an evaluation may use, unless told otherwise
@@ -53,12 +55,19 @@ class Scorer(Protocol):
         ...
 
 
+def shards_of(scorer: Scorer) -> Shards:
+    """The entities that this process can score: all of them, unless several work together."""
+    shards: Shards = getattr(scorer, "shards", WHOLE)
+    return shards
+
+
 class TableScorer:
     """Scores from a model's tables."""
 
     def __init__(self, embeddings: Embeddings) -> None:
         self.embeddings = embeddings
         self.n_entities = embeddings.n_entities
+        self.shards = embeddings.shards
         self.like = embeddings.entities
         (_, width), (_, relation_width) = (table.shape for table in embeddings.tables())
         copies = (not embeddings.score.bilinear) + (not embeddings.reciprocal)  # of the range's rows
@@ -80,8 +89,9 @@ class TableScorer:
         ]
 
         def write(start: int, stop: int, block: Tensor) -> None:
+            first = self.shards.start
             for rows, reverse, q in sides:
-                tails = model.tail_table(reverse=reverse, rows=slice(start, stop))
+                tails = model.tail_table(reverse=reverse, rows=slice(start - first, stop - first))
                 if len(sides) > 1:
                     block[rows] = score.compare(q, tails)
                 elif score.bilinear:
@@ -120,15 +130,17 @@ class Blocks:
         limit = memory // 8  # three blocks may live at once: scores, copies of them, comparisons
         size = scorer.like.element_size()
         most = max(1, min(MAX_ENTITIES, limit // (MIN_QUERIES * size + scorer.bytes_per_entity)))
-        self.entities = scorer.n_entities if whole else min(scorer.n_entities, most)  # in a range
+        self.shards = shards_of(scorer)
+        here = self.shards.largest or scorer.n_entities  # the same in all processes
+        self.entities = here if whole else min(here, most)  # in a range
         affordable = min(BLOCK_BYTES, limit) // (tables * size * self.entities + scorer.bytes_per_query)
         self.queries = max(1 if whole else MIN_QUERIES, min(MAX_QUERIES, affordable))  # in a block
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """The first entity of each range and the one after its last."""
-        n = self.scorer.n_entities
-        return [(start, min(start + self.entities, n)) for start in range(0, n, self.entities)]
+        first, last = self.shards.clip(0, self.scorer.n_entities)
+        return [(start, min(start + self.entities, last)) for start in range(first, last, self.entities)]
 
     def new_buffer(self, queries: int | None = None) -> Tensor:
         """Memory for the scores of any block, or of so many queries, to be used again and again: fresh pages cost much.

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from kgem.data.index import QueryIndex
-from kgem.evaluate.blocks import MEMORY, Block, Blocks, Ints, OnProgress, Scorer, Targets
+from kgem.evaluate.blocks import MEMORY, Block, Blocks, Ints, OnProgress, Scorer, Targets, shards_of
 from kgem.model.embeddings import Embeddings
 
 __all__ = ["MEMORY", "OnProgress", "Ranks", "Scorer", "rank"]
@@ -84,11 +84,13 @@ def _count_above(block: Block, targets: Targets, scratch: tuple[Tensor, ...]) ->
     own = block.buffer.new_full((len(block.rows),), torch.nan)
     for start, scores in block.scores():
         targets.read(start, scores, own)
+    shards = shards_of(block.scorer)
+    own = shards.choose(own, targets.tails)
     above = torch.zeros(2, len(own), dtype=torch.int64, device=own.device)
     for start, scores in block.scores(again=True):
         targets.leave_out(start, scores, torch.nan)  # nothing compares with what is not a number
         above += _compare(scores, block.rows, own[:, None], scratch)
-    counts = above.cpu().numpy()
+    counts = (above if shards.n_rows is None else shards.processes.sum(above)).cpu().numpy()
     counts[1] -= ~targets.known  # itself, where it was left in the competition
     others = block.scorer.n_entities - targets.left_out[block.rows] - ~targets.known
     return np.where(own.isnan().cpu().numpy(), others, counts)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kgem.model.joint import clone_joint, join
 from kgem.model.scores import Score
+from kgem.model.shards import WHOLE, Shards
 
 __all__ = ["Embeddings"]
 
@@ -21,12 +22,15 @@ class Embeddings:
     With reciprocal facts (Eq. 7) R has 2 * n_relations rows. In the two-sided mode of Eq. 5 it has
     n_relations rows, and the reciprocal id r + n_relations reads row r transposed, so that whoever
     asks (t, r^-1, ?) need not know the difference.
+
+    Where several processes fit a model together, each has a range of the rows of E, and all of R.
     """
 
     score: Score
     entities: Tensor  # (n_entities, entity_width)
     relations: Tensor  # (2 * n_relations or n_relations, relation_width)
     n_relations: int
+    shards: Shards = WHOLE
 
     @classmethod
     def random(
@@ -41,6 +45,7 @@ class Embeddings:
         scale: float = 1e-3,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        shards: Shards = WHOLE,
     ) -> Embeddings:
         """Algorithm 1, line 1: independent normal entries, drawn on the CPU: a seed means one start."""
 
@@ -49,12 +54,12 @@ class Embeddings:
             return (entries * scale).to(device=device, dtype=dtype)
 
         rows = 2 * n_relations if reciprocal else n_relations
-        entities = draw(n_entities, score.entity_width(dim))
-        return cls(score, *clone_joint((entities, draw(rows, score.relation_width(dim)))), n_relations)
+        entities = shards.own(draw(n_entities, score.entity_width(dim)))
+        return cls(score, *clone_joint((entities, draw(rows, score.relation_width(dim)))), n_relations, shards)
 
     @property
     def n_entities(self) -> int:
-        return self.entities.shape[0]
+        return self.shards.n_rows or self.entities.shape[0]
 
     @property
     def reciprocal(self) -> bool:
@@ -77,7 +82,7 @@ class Embeddings:
 
     def heads(self, ids: Tensor, *, reverse: bool = False) -> Tensor:
         """Head vectors of queries; reverse for reciprocal ids in the two-sided mode: (b, entity_width)."""
-        rows = self.entities.index_select(0, ids)
+        rows = self.shards.fetch(self.entities, ids)
         return self.score.swap(rows) if reverse else rows
 
     def relation_rows(self, ids: Tensor, *, reverse: bool = False) -> Tensor:
@@ -87,7 +92,7 @@ class Embeddings:
         return self.score.transpose(self.relations.index_select(0, ids - self.n_relations))
 
     def tail_table(self, *, reverse: bool = False, rows: slice = slice(None)) -> Tensor:
-        """What queries of one side are compared with, or a range of it: (n_entities, query_width)."""
+        """What queries of one side are compared with, or a range of it, in this process: (n_entities, query_width)."""
         entities = self.entities[rows]
         return self.score.tails(self.score.swap(entities) if reverse else entities)
 

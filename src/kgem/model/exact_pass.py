@@ -6,13 +6,14 @@ pass over all entities for a few hundred questions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian
+from kgem.model.shards import WHOLE
 
 __all__ = ["Questions", "expected_loss"]
 
@@ -34,29 +35,38 @@ class Questions:
 def expected_loss(posterior: tuple[Gaussian, Gaussian], like: Embeddings, questions: Questions) -> float:
     """The mean over their facts of log Z - f for one sample of q, of the same noise each time."""
     entities, relations = posterior
+    shards = like.shards
     generator = torch.Generator().manual_seed(SEED)
     known, places = torch.unique(questions.heads, return_inverse=True)
-    heads = Gaussian(entities.mean[known], entities.log_std[known]).sample(generator)[0]
-    small = like.with_tables(heads, relations.sample(generator)[0])
+    rows = Gaussian(shards.fetch(entities.mean, known), shards.fetch(entities.log_std, known))
+    heads = rows.sample(generator)[0]
+    small = replace(like, entities=heads, relations=relations.sample(generator)[0], shards=WHOLE)
     sides = [
-        (reverse, rows, like.score.query(small.heads(places[rows], reverse=reverse),
-                                         small.relation_rows(questions.relations[rows], reverse=reverse)))
-        for reverse, rows in like.sides(questions.relations)
+        (reverse, some, like.score.query(small.heads(places[some], reverse=reverse),
+                                         small.relation_rows(questions.relations[some], reverse=reverse)))
+        for reverse, some in like.sides(questions.relations)
     ]  # fmt: skip
     log_z = heads.new_full((len(questions.heads),), -torch.inf)
     observed = heads.new_zeros(())
-    step = max(1, BLOCK // entities.mean.shape[1])
-    for start in range(0, len(entities.mean), step):
-        part = slice(start, start + step)
-        table = Gaussian(entities.mean[part], entities.log_std[part]).sample(generator)[0]
-        mine = (known >= start) & (known < start + step)
+    width = entities.mean.shape[1]
+    step = max(1, BLOCK // width)
+    for first in range(0, like.n_entities, step):
+        last = min(first + step, like.n_entities)
+        start, stop = shards.clip(first, last)  # the rows of the block that this process has
+        part = slice(start - shards.start, stop - shards.start)
+        q = Gaussian(entities.mean[part], entities.log_std[part])
+        table = q.sample(generator, part=((start - first) * width, (last - first) * width))[0]
+        if start == stop:
+            continue
+        mine = (known >= start) & (known < stop)
         table[known[mine] - start] = heads[mine]  # a head is the same entity where it is a tail
-        block = like.with_tables(table, small.relations)
+        block = small.with_tables(table, small.relations)
         scores = heads.new_empty(len(log_z), len(table))
-        for reverse, rows, q in sides:
-            scores[rows] = like.score.compare(q, block.tail_table(reverse=reverse))
+        for reverse, some, asked in sides:
+            scores[some] = like.score.compare(asked, block.tail_table(reverse=reverse))
         log_z = torch.logaddexp(log_z, scores.logsumexp(1))
-        here = (questions.answers >= start) & (questions.answers < start + step)
+        here = (questions.answers >= start) & (questions.answers < stop)
         observed += scores[questions.rows[here], questions.answers[here] - start].sum()
-    total = log_z.double()[questions.rows].sum() - observed.double()
+    log_z, observed = shards.join(log_z, observed)
+    total = log_z[questions.rows].sum() - observed
     return float(total) / len(questions.answers)

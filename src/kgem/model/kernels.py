@@ -34,11 +34,13 @@ LANE = 64  # bytes: rows of a block start on cache lines, or the product that wr
 
 @dataclass(frozen=True)
 class Shard:
-    """A range of the entity table's rows, and how to combine with those who hold the other ranges."""
+    """A range of the entity table's rows, and how to combine with those who hold the other ranges.
+
+    `join` takes the log of the sum of exp over own rows (b,), and a sum over own rows, to those over all.
+    """
 
     start: int
-    logsumexp: Callable[[Tensor], Tensor]  # (b,) of each shard -> (b,) over all of them
-    sum: Callable[[Tensor], Tensor]  # likewise, for sums
+    join: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def block_size(n_tails: int, dtype: torch.dtype) -> int:
@@ -79,7 +81,8 @@ class SoftmaxKernel:
     ) -> tuple[Tensor, Tensor]:
         """The scaled loss summed over queries, and its gradient with respect to them, (b, d).
 
-        The loss is that of the observed tails, also where soft targets have a part in the gradient.
+        The loss is that of the observed tails, also where soft targets have a part in the gradient. Of a shard, the
+        gradient is that by its own rows: the sum over shards is what is wanted.
         """
         grad_q = torch.empty_like(q)
         if len(q) <= self.block:
@@ -131,16 +134,14 @@ class SoftmaxKernel:
             loss = self._log_loss(q, table, rows, tails, flat.take(cells).to(q.dtype))
         else:
             observed = flat.take(cells)
-            log_z = _softmax_of_shards(block, shard)
-            loss = (counts * log_z).sum(dtype=torch.float64) - shard.sum(observed.sum(dtype=torch.float64))
+            log_z, total = _softmax_of_shards(block, observed.sum(dtype=torch.float64), shard)
+            loss = (counts * log_z).sum(dtype=torch.float64) - total
         hard = counts.reciprocal() if soft is None else (1.0 - soft.weights[part]).div_(counts)
         flat.index_add_(0, cells, hard.index_select(0, rows).to(block.dtype), alpha=-1)
         if soft is not None:
             soft.subtract(part, block[:, : self.n_tails])
         weights = (counts * scale).unsqueeze(1)  # (b, 1)
         pull_back(weights, grad_table, grad_q)
-        if shard is not None:
-            grad_q.copy_(shard.sum(grad_q))
         return loss
 
     def _log_loss(self, q: Tensor, table: Tensor, rows: Tensor, tails: Tensor, probabilities: Tensor) -> Tensor:
@@ -195,11 +196,12 @@ class SoftmaxKernel:
         return by_products
 
 
-def _softmax_of_shards(block: Tensor, shard: Shard) -> Tensor:
-    """Mutates the block: scores to probabilities over all shards; returns log Z, (b,)."""
-    highest = block.amax(dim=1)
+def _softmax_of_shards(block: Tensor, observed: Tensor, shard: Shard) -> tuple[Tensor, Tensor]:
+    """Mutates the block: scores to probabilities over all shards; returns log Z, (b,), and the sum of `observed`."""
+    exact = torch.promote_types(block.dtype, torch.float32)
+    highest = block.amax(dim=1).to(exact)
     torch.softmax(block, dim=1, out=block)
-    local = highest - block.amax(dim=1).log_()  # the largest probability never underflows
-    log_z = shard.logsumexp(local)
-    block.mul_((local - log_z).exp_().unsqueeze(1))
-    return log_z
+    local = highest - block.amax(dim=1).to(exact).log_()  # the largest probability never underflows
+    log_z, total = shard.join(local, observed)
+    block.mul_((local - log_z).exp_().to(block.dtype).unsqueeze(1))
+    return log_z, total

@@ -22,7 +22,7 @@ from torch import Tensor
 from kgem.data.index import QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.joint import Gradients, empty_joint, stack, walk
-from kgem.model.kernels import SoftmaxKernel
+from kgem.model.kernels import Shard, SoftmaxKernel, block_size
 from kgem.model.pieces import Batch, Batches, Pieces, shuffle_batches
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
@@ -77,7 +77,10 @@ class SoftmaxObjective(Objective):
         self._pieces = Pieces.cut(index, max_tails, entities.device)
         self._prior = prior
         self._gradients = Gradients(*empty_joint(like.tables()))
-        self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device)
+        shards = like.shards
+        self._shard = None if shards.n_rows is None else Shard(shards.start, shards.join)
+        block = None if shards.n_rows is None else block_size(shards.largest, dtype)  # the same in all processes
+        self._kernel = SoftmaxKernel(like.score, len(entities), dtype, entities.device, block)
         self._teacher: Teacher | None = None
         self.n_items = len(self._pieces)
         self.n_facts = len(index.tails)
@@ -130,10 +133,13 @@ class SoftmaxObjective(Objective):
             batch.tails,
             score.tails(turn),
             scale,
+            self._shard,
             soft=None if self._teacher is None else self._teacher.targets(batch.items, heads, relations, reverse),
         )
+        if self._shard is not None:
+            embeddings.shards.processes.sum(grad_q)
         grad_h, grad_r = score.query_vjp(h, r, grad_q)
-        turn.index_add_(0, heads, grad_h)
+        embeddings.shards.add(turn, heads, grad_h)
         if turn is not grads.entities:
             grads.entities.add_(score.swap(turn))
         if reverse:
@@ -183,6 +189,7 @@ class MarginObjective(Objective):
         loss = 0.0
         for reverse, rows in embeddings.sides(self._facts[1][batch]):
             loss += self._add_side(embeddings, batch[rows], wrong[rows], reverse) / len(batch)
+        embeddings.shards.hear_wishes()
         for grad in grads:
             grad.div_(len(batch))
         add_penalty_gradient(self._prior, embeddings, strengths, grads, self.n_facts)
@@ -203,8 +210,8 @@ class MarginObjective(Objective):
             grad_h, grad_t = score.swap(grad_h), score.swap(grad_t)
             relations, grad_r = relations - embeddings.n_relations, score.transpose(grad_r)
         grads = self._gradients
-        grads.entities.index_add_(0, heads, grad_h)
-        grads.entities.index_add_(0, ids.flatten(), grad_t.flatten(0, 1))
+        embeddings.shards.add(grads.entities, heads, grad_h)
+        embeddings.shards.add(grads.entities, ids.flatten(), grad_t.flatten(0, 1))
         grads.relations.index_add_(0, relations, grad_r)
         return float(hinge.detach())
 

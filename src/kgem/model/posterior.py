@@ -48,16 +48,21 @@ class Gaussian:
         return self.log_std.exp()
 
     def sample(
-        self, generator: torch.Generator, out: Tensor | None = None, noise_out: Tensor | None = None
+        self,
+        generator: torch.Generator,
+        out: Tensor | None = None,
+        noise_out: Tensor | None = None,
+        part: tuple[int, int] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Algorithm 2, lines 4-5: mean + exp(log_std) * noise, and the noise; both (rows, K').
 
         Writes into `out` and `noise_out` where given (contiguous, of the table's shape). Line 7 wants
-        the gradient of log_std: that of the sample times exp(log_std) * noise, less 1.
+        the gradient of log_std: that of the sample times exp(log_std) * noise, less 1. If these numbers are a part of
+        more, `part` says how many come before them, and how many there are: the noise is that part of theirs.
         """
         sample = torch.empty_like(self.mean) if out is None else out
         noise = torch.empty_like(self.mean) if noise_out is None else noise_out
-        fill_normal(noise, generator)
+        fill_normal(noise, generator, part)
         torch.exp(self.log_std, out=sample)
         torch.addcmul(self.mean, sample, noise, out=sample)
         return sample, noise
@@ -89,15 +94,26 @@ class Posterior:
         return self.entities.entropy() + self.relations.entropy()
 
 
-def fill_normal(out: Tensor, generator: torch.Generator) -> None:
+def fill_normal(out: Tensor, generator: torch.Generator, part: tuple[int, int] | None = None) -> None:
     """Fill a contiguous tensor with standard normal noise, in place; bit for bit the same for the same state.
+
+    As a `part` of more numbers, of which so many come before and so many there are, it gets that part of their noise.
 
     torch draws normal numbers on one core only. Where there are many, on a CPU in float32, the noise is instead
     SplitMix64, started at 64 bits from `generator`, through the inverse of the distribution function: 24 bits a number,
     symmetric around 0, made by all of torch's threads and the same for any number of them.
     """
-    if out.dtype != torch.float32 or out.device.type != "cpu" or out.numel() <= SERIAL:
-        out.normal_(generator=generator)
+    before, total = part or (0, out.numel())
+    if out.dtype != torch.float32 or out.device.type != "cpu" or total <= SERIAL:
+        whole = out if part is None else out.new_empty(total)
+        whole.normal_(generator=generator)
+        if part is not None:
+            out.view(-1).copy_(whole[before : before + out.numel()])
+        return
+    if before % 2:  # in the middle of a word
+        longer = out.new_empty(out.numel() + 1)
+        fill_normal(longer, generator, (before - 1, total))
+        out.view(-1).copy_(longer[1:])
         return
     flat = out.view(-1)
     start = int(torch.empty(1, dtype=torch.int64).random_(-(2**63), None, generator=generator))
@@ -106,7 +122,7 @@ def fill_normal(out: Tensor, generator: torch.Generator) -> None:
     for first in range(0, flat.numel(), BLOCK):
         block = flat[first : first + BLOCK]
         pairs = (block.numel() + 1) // 2  # one 64-bit word makes two numbers
-        words = _splitmix(counters[:pairs], start + GOLDEN * (first // 2), bits[:pairs], shifted[:pairs])
+        words = _splitmix(counters[:pairs], start + GOLDEN * ((before + first) // 2), bits[:pairs], shifted[:pairs])
         odd = words.view(torch.int32)[: block.numel()].bitwise_right_shift_(7).bitwise_or_(1)
         block.copy_(odd).mul_(2.0**-24)  # exact: odd multiples of 2^-24 in (-1, 1)
         torch.erfinv(block, out=block).mul_(math.sqrt(2))

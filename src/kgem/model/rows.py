@@ -17,6 +17,7 @@ class Rows:
 
     ids: Tensor | None = None  # (n,) ascending; None: every row
     share: Tensor | float = 1.0  # (n,), or the same for all
+    part: tuple[int, int] | None = None  # if other processes have the others: how many are before them, and in all
 
     def take(self, table: Tensor) -> Tensor:
         """Copies of these rows, or the table itself if they are all."""

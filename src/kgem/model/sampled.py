@@ -78,11 +78,12 @@ class SampledObjective(Objective):
         self.n_facts = len(index.tails)
         rows = self._relation_rows(self._pieces.relations)
         self.occurrences = (  # n_i, as head of a question or as an answer; of relations, as that of a question
-            torch.bincount(self._pieces.heads, minlength=len(entities))
-            + torch.bincount(self._pieces.tails, minlength=len(entities)),
+            torch.bincount(self._pieces.heads, minlength=like.n_entities)
+            + torch.bincount(self._pieces.tails, minlength=like.n_entities),
             torch.bincount(rows, minlength=len(like.relations)),
         )
         self._some_unseen = any(bool((n == 0).any()) for n in self.occurrences)
+        self._own_occurrences = like.shards.own(self.occurrences[0]), self.occurrences[1]
         self._checked = self._pieces.questions(CHECKED)
 
     @property
@@ -110,9 +111,11 @@ class SampledObjective(Objective):
 
     def plan(self, items: Tensor, generator: torch.Generator) -> SampledBatch:
         """The step of these questions: their candidates, and which rows all of it touches."""
+        device = self._pieces.heads.device
+        return self._plan(items.to(device), self.candidates.draw(generator).to(device))
+
+    def _plan(self, items: Tensor, drawn: Tensor) -> SampledBatch:
         pieces = self._pieces
-        items = items.to(pieces.heads.device)
-        drawn = self.candidates.draw(generator).to(items.device)
         parts = [(reverse, part, *pieces.tails_of(part)) for reverse, part in self._split(items)]
         sizes = [*(len(tails) for *_, tails in parts), *(len(part) for _, part, _, _ in parts), len(drawn)]
         ids = torch.cat([*(tails for *_, tails in parts), *(pieces.heads[part] for _, part, _, _ in parts), drawn])
@@ -130,7 +133,7 @@ class SampledObjective(Objective):
             Side.of(reverse, h, r, pieces.counts[part], starts, t, nth, len(drawn))
             for (reverse, part, starts, _), h, r, t in zip(parts, heads, relation_parts, answers, strict=True)
         )
-        each = self.n_items / len(items)
+        each = self.n_items / max(len(items), 1)
         touched = Touched(
             self._rows(entities, here, self.occurrences[0], each),
             self._rows(relations, relations_here, self.occurrences[1], each),
@@ -141,8 +144,16 @@ class SampledObjective(Objective):
     @torch.no_grad()
     def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: SampledBatch) -> tuple[float, Gradients]:
         """The data term of L / N', and the gradient of all of L / N' with respect to the touched rows."""
-        scale = self.n_items / (batch.size * self.n_facts)
         teachers = [] if self._teacher is None else [self._rows_of(m, batch) for m in self._teacher.models]
+        data, grads = self._data_term(embeddings, teachers, batch, batch.size)
+        self._add_prior(embeddings, strengths, batch.touched, grads)
+        return data, grads
+
+    def _data_term(
+        self, embeddings: Embeddings, teachers: Sequence[Embeddings], batch: SampledBatch, size: int
+    ) -> tuple[float, Gradients]:
+        """Of a batch, or of a part of one that has so many questions in all."""
+        scale = self.n_items / (size * self.n_facts)
         taught = 0.0 if self._teacher is None else self._teacher.weight
         sides = [
             sampled_softmax(embeddings, side, batch.candidates, batch.weights, scale, self._dtype, teachers, taught)
@@ -151,14 +162,15 @@ class SampledObjective(Objective):
         relations = torch.zeros_like(embeddings.relations)
         for side, found in zip(batch.sides, sides, strict=True):
             relations.index_add_(0, side.relations, found.relations)
-        grads = Gradients(add_up(sides, batch.order, batch.offsets), relations)
-        tables = zip(embeddings.tables(), strengths, batch.touched, grads, strict=True)
-        for table, lam, rows, grad in tables:
+        return sum(float(side.loss) for side in sides), Gradients(add_up(sides, batch.order, batch.offsets), relations)
+
+    def _add_prior(self, embeddings: Embeddings, strengths: Strengths, touched: Touched, grads: Gradients) -> None:
+        """Mutates the gradients: with the share of the prior; rows without facts have none at all."""
+        tables = zip(embeddings.tables(), strengths, touched, grads, self._own_occurrences, strict=True)
+        for table, lam, rows, grad, counts in tables:
             self._prior.add_gradient(table, lam * rows.share, grad, scale=1.0 / self.n_facts)
-        if self._some_unseen:
-            for rows, grad, occurrences in zip(batch.touched, grads, self.occurrences, strict=True):
-                grad.masked_fill_((rows.take(occurrences) == 0).unsqueeze(1), 0.0)
-        return sum(float(side.loss) for side in sides), grads
+            if self._some_unseen:
+                grad.masked_fill_((rows.take(counts) == 0).unsqueeze(1), 0.0)
 
     def expected_loss(self, loss: float, posterior: tuple[Gaussian, Gaussian], like: Embeddings) -> float:
         """The data term of L / N' under q for the bound: exact over all entities, for some of the questions."""
@@ -178,7 +190,7 @@ class SampledObjective(Objective):
 
     def _split(self, items: Tensor) -> list[tuple[bool, Tensor]]:
         """The questions that read the tables as they are, and those that read them in reverse."""
-        if self._two_sided is None:
+        if self._two_sided is None or not len(items):
             return [(False, items)]
         reverse = self._pieces.relations[items] >= self._two_sided
         return [(side, items[reverse == side]) for side in (False, True) if bool((reverse == side).any())]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from kgem.errors import ConfigError
 from kgem.model.embeddings import Embeddings
+from kgem.model.shards import WHOLE, Shards
 
 __all__ = ["KEPT_BYTES", "KeptTargets", "SoftTargets", "Teacher", "multiplies_bfloat16"]
 
@@ -42,12 +43,18 @@ class KeptTargets:
     def empty(cls, n: int, n_entities: int, like: Tensor) -> KeptTargets:
         return cls(like.new_empty(n, n_entities, dtype=torch.uint8), like.new_empty(n, 1))
 
-    def write(self, items: Tensor, probabilities: Tensor) -> None:
+    def write(self, items: Tensor, probabilities: Tensor, shards: Shards = WHOLE) -> None:
         """Mutates: the targets of these questions."""
-        for part, rows in zip(torch.split(items, READ), torch.split(probabilities, READ), strict=True):
-            below = rows.div(rows.amax(dim=1, keepdim=True)).log2_()  # from -inf to 0
+        largest = shards.highest(probabilities.amax(dim=1, keepdim=True))
+        groups = (torch.split(each, READ) for each in (items, probabilities, largest))
+        for part, rows, most in zip(*groups, strict=True):
+            below = rows.div(most).log2_()  # from -inf to 0
             self.codes[part] = below.div_(STEP).add_(LARGEST).round_().clamp_(min=0).to(torch.uint8)
-            self.scale[part] = self._unscaled(part).sum(dim=1, keepdim=True).reciprocal_()
+            self.scale[part] = self._unscaled(part).sum(dim=1, keepdim=True)
+        total = self.scale[items]
+        if shards.n_rows is not None:
+            shards.processes.sum(total)
+        self.scale[items] = total.reciprocal_()
 
     def read(self, items: Tensor) -> Tensor:
         """The probabilities of these questions, (b, n_entities)."""
@@ -69,7 +76,7 @@ class Teacher:
         self.kept: KeptTargets | None = None
         self._share = share
         first = self.models[0]
-        self.n_entities, self._like = first.n_entities, first.entities
+        self._shards, self.n_entities, self._like = first.shards, len(first.entities), first.entities
         rounded = first.score.bilinear and self._like.dtype == torch.float32 and multiplies_bfloat16()
         self._dtype = torch.bfloat16 if rounded else self._like.dtype
         self._tables: dict[bool, Tensor] = {}  # by side, those of all models side by side: (n_entities, width)
@@ -83,14 +90,15 @@ class Teacher:
 
         In a fixed order: rounding depends on how questions stand together, and a fit that goes on must find the same.
         """
-        if len(heads) * self.n_entities > memory:
+        if len(heads) * (self._shards.largest or self.n_entities) > memory:
             return
         kept = KeptTargets.empty(len(heads), self.n_entities, self._like)
         for reverse, rows in self.models[0].sides(relations):
             for part in torch.split(rows, MADE):
                 if stop is not None and stop():
                     return
-                kept.write(part, self.probabilities(heads[part], relations[part], reverse).to(self._like.dtype))
+                said = self.probabilities(heads[part], relations[part], reverse).to(self._like.dtype)
+                kept.write(part, said, self._shards)
         self.kept = kept
 
     def targets(self, items: Tensor, heads: Tensor, relations: Tensor, reverse: bool) -> SoftTargets:
@@ -101,7 +109,7 @@ class Teacher:
         return SoftTargets(self, weights, items, heads, relations, reverse)
 
     def probabilities(self, heads: Tensor, relations: Tensor, reverse: bool) -> Tensor:
-        """softmax over all entities of the mean of the models' scores: (b, n_entities)."""
+        """softmax over all entities of the mean of the models' scores, of those in this process: (b, n_entities)."""
         queries = [
             m.score.query(m.heads(heads, reverse=reverse), m.relation_rows(relations, reverse=reverse))
             for m in self.models
@@ -114,7 +122,11 @@ class Teacher:
             for q, model in zip(queries[1:], self.models[1:], strict=True):
                 scores = scores + model.score.compare(q, model.tail_table(reverse=reverse))
             scores = scores / len(self.models)
-        return torch.softmax(scores, dim=1, out=scores)
+        if self._shards.n_rows is None:
+            return torch.softmax(scores, dim=1, out=scores)
+        exact = scores.to(self._like.dtype)
+        log_z, _ = self._shards.join(exact.logsumexp(1), exact.new_zeros(()))
+        return exact.sub_(log_z.unsqueeze(1)).exp_()
 
     def _table(self, reverse: bool) -> Tensor:
         if reverse not in self._tables:

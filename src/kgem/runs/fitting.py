@@ -16,6 +16,7 @@ from kgem.data.dataset import Dataset
 from kgem.data.splits import make_split
 from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.validation import affordable_questions, make_validator
+from kgem.model.processes import ALONE, Processes
 from kgem.model.scores import get_score
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.tensorboard import TensorBoard
@@ -57,11 +58,13 @@ def fit_in_memory(
     return finish(fit.phases.result(), prepared, fit.phases.config, fit.seconds)
 
 
-def start_fit(prepared: Prepared, config: Config, spent: float = 0.0, stop: Asked = never) -> Fit:
+def start_fit(
+    prepared: Prepared, config: Config, spent: float = 0.0, stop: Asked = never, processes: Processes = ALONE
+) -> Fit:
     """A fit of this graph at its start, validated on the facts that it has for that."""
     validate = make_validator(prepared.data, config.seed, config.train.validation, stop)
     validate_blend = None if validate is None else (lambda one, other: validate(BlendScorer([one, other])))
-    return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent, stop)
+    return Fit(prepared.data, config, validate, validate_blend, prepared.warm, spent, stop, processes)
 
 
 def needed_memory(data: Dataset, config: Config) -> Memory:

@@ -45,14 +45,17 @@ from kgem.files.run_folder import (
     read_log,
 )
 from kgem.files.store import Store, is_store, read_kind, read_store, write_store
-from kgem.runs.fitting import Prepared, finish, start_fit
+from kgem.model.processes import ALONE, Processes
+from kgem.runs.fitting import Prepared, finish
 from kgem.runs.tensorboard import TensorBoard, numbers_of
+from kgem.runs.together import END, GO_ON, RESULT, SAVE, Begun, current_job, start_together
 from kgem.settings import differences, read_toml, to_toml
 from kgem.train.driver import Fit
 from kgem.train.phases import PHASES
 from kgem.train.point_estimate import strip_prefix
 from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
+from kgem.train.whole_state import collect_state
 
 __all__ = ["Run", "check_free", "clear_run", "find_origin", "is_run", "read_log"]
 
@@ -92,6 +95,7 @@ class Run:
         self._log_is_whole = False
         self._board: TensorBoard | None = None
         self.stop: Asked = never  # looked at between steps; to be set before `fit` is asked for
+        self.processes: Processes = ALONE  # with which it is fitted; likewise
 
     @classmethod
     def create(
@@ -110,6 +114,7 @@ class Run:
                     "split": prepared.split,
                     "origin": origin,
                     "update": prepared.update,
+                    "job": current_job(),
                 }
             }
             # With what a run goes on from in its own folder, it needs the earlier one no longer.
@@ -180,17 +185,26 @@ class Run:
     @cached_property
     def fit(self) -> Fit:
         """The fit, as far as it had come."""
-        spent = float(self._saved.documents["run"]["seconds"]) if self._saved else 0.0
-        fit = start_fit(self.prepared, self.config, spent, self.stop)
+        begun = Begun(self.prepared, self.config, 0.0)
         if self._saved:
-            try:
-                fit.phases.restore(self._saved.tensors, self._saved.documents["fit"])
-            except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-                what = f"was saved in a way that this kgem does not know ({type(error).__name__}: {error})"
-                remedy = "go on with the kgem that began the run, or begin it anew: kgem fit GRAPH --out FOLDER"
-                raise ArtifactError(what, where=str(self.folder / CHECKPOINTS), remedy=remedy) from error
-            self._saved = None  # its tables are in the phases now
+            documents = self._saved.documents
+            spent = float(documents["run"]["seconds"])
+            begun = Begun(self.prepared, self.config, spent, self._saved.tensors, documents["fit"])
+        try:
+            fit = start_together(begun, self.stop, self.processes)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            if not self._saved:
+                raise
+            what = f"was saved in a way that this kgem does not know ({type(error).__name__}: {error})"
+            remedy = "go on with the kgem that began the run, or begin it anew: kgem fit GRAPH --out FOLDER"
+            raise ArtifactError(what, where=str(self.folder / CHECKPOINTS), remedy=remedy) from error
+        self._saved = None  # its tables are in the phases now
         return fit
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop was asked for, in this process or in one that it works with."""
+        return self.fit.stop()
 
     def epochs(self) -> Iterator[dict[str, Any]]:
         """Mutates: epoch after epoch to the end of the fit, each a record of the log; checkpoints when they are due.
@@ -210,6 +224,7 @@ class Run:
             yield flat
             if lengths_chosen or self._due():
                 self._try_to_save()
+            self.processes.tell(GO_ON)
 
     def save_at_stop(self) -> None:
         """Mutates: a checkpoint of the fit as it stands; if that is slow, the last epoch's will do if it is there."""
@@ -237,7 +252,9 @@ class Run:
             raise InputError(what, where=str(self.folder), remedy=remedy)
         if early and fit.phases.missing:
             fit.phases.end_here()
+        self.processes.tell(RESULT)
         result, config, seconds = fit.phases.result(), fit.phases.config, fit.seconds
+        self.dismiss()
         del fit, self.fit
         gc.collect()  # the states of all phases, many times the size of the model
         model = finish(result, self.prepared, config, seconds)
@@ -245,6 +262,11 @@ class Run:
         for step in [] if model.unfinished else self._checkpoints.steps()[:-1]:
             self._checkpoints.remove(step)
         return model
+
+    def dismiss(self) -> None:
+        """Mutates: the processes that it was fitted with may go; from here on it is alone."""
+        self.processes.tell(END)
+        self.processes = ALONE
 
     def _due(self) -> bool:
         wait = self.config.run.checkpoint_seconds
@@ -269,7 +291,8 @@ class Run:
             "log": self.records,
             "run": {"config": self.config.model_dump(mode="json"), "seconds": fit.seconds},
         }
-        self._checkpoints.save(fit.phases.tensors(copies=False), documents, step=len(self.records))
+        self.processes.tell(SAVE)
+        self._checkpoints.save(collect_state(fit.phases), documents, step=len(self.records))
         self._saved_at, self._saved_step = time.monotonic(), len(self.records)
         self._saving = self._saved_at - begun
 

@@ -12,6 +12,7 @@ import torch
 
 from kgem.config import Config
 from kgem.data.dataset import Dataset
+from kgem.model.processes import ALONE, Processes
 from kgem.train.budget import within_budget
 from kgem.train.machine import Probe, choose_threads, record_threads, use_threads
 from kgem.train.phases import PHASES, ThreePhases, ValidateBlend
@@ -43,11 +44,16 @@ class Fit:
         warm: WarmStart | None = None,
         spent: float = 0.0,
         stop: Asked = never,
+        processes: Processes = ALONE,
     ) -> None:
-        """`spent` is what it has taken in other processes, in seconds. Asked to `stop`, epochs end within a step."""
+        """`spent` is what it has taken in earlier processes, in seconds. Asked to `stop`, epochs end within a step.
+
+        Several `processes` fit it together, each with a part of the rows.
+        """
+        self._processes, self.stop = processes, stop
         self._spent, self._begun = spent, time.perf_counter()
         self._pace: tuple[str, list[float]] = ("", [])  # seconds of the epochs of a phase
-        self.phases = ThreePhases(data, config, validate, warm, validate_blend, stop)
+        self.phases = ThreePhases(data, config, validate, warm, validate_blend, stop, processes)
 
     @property
     def seconds(self) -> float:
@@ -71,7 +77,8 @@ class Fit:
         """Mutates the settings after the first epoch of a phase; whether the lengths have changed."""
         config, budget = self.phases.config, self.phases.config.run.time_budget
         if budget is not None and self.phases.epochs_spent[phase] == 1:
-            self.phases.config = within_budget(config, phase, record.seconds, budget - self.seconds)
+            seconds, left = self._processes.agree([record.seconds, budget - self.seconds])
+            self.phases.config = within_budget(config, phase, seconds, left)
         return self.phases.config is not config
 
     def _look_at_pace(self, phase: str, record: EpochRecord) -> None:
@@ -81,6 +88,8 @@ class Fit:
         self._pace = phase, seconds
         run, before = self.phases.config.run, median(seconds[:-2] or [math.inf])
         if not run.remeasure or not run.threads or run.threads == 1 or len(seconds) < SEEN + 2:
+            return
+        if self._processes.count > 1:  # which would have to measure together
             return
         if min(seconds[-2:]) <= SLOWER * before:
             return

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,10 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
+from kgem.model.processes import ALONE, Processes
 from kgem.model.sampled import SampledObjective
 from kgem.model.scores import get_score
+from kgem.model.shards import WHOLE, Shards, deal
 from kgem.model.teacher import Teacher
 from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
 from kgem.train.race import Race, add_prefix
@@ -89,13 +91,16 @@ class ThreePhases:
         warm: WarmStart | None = None,
         validate_blend: ValidateBlend | None = None,
         stop: Asked = never,
+        processes: Processes = ALONE,
     ) -> None:
         """`validate_blend` judges two models that answer together: re-training may be for such a pair.
 
-        Asked to `stop`, epochs end within a step; so must `validate`, whose figure is then not used.
+        Asked to `stop`, epochs end within a step; so must `validate`, whose figure is then not used. Of several
+        `processes` each has a range of the rows of entities; they do the same at the same time.
         """
         self._stop = stop
-        self._warm = warm
+        shards = deal(processes, data.n_entities)
+        self._warm = None if warm is None else warm.own(shards)
         self.phase = "pretrain"
         self._validate = validate
         self._validate_blend = validate_blend
@@ -112,6 +117,7 @@ class ThreePhases:
             scale=config.model.init_scale,
             dtype=getattr(torch, config.dtype),
             device=config.device,
+            shards=shards,
         )
         self.softmax = Softmax(data, config, self._start, self.prior)
         self.objective = self.softmax.objective
@@ -125,6 +131,11 @@ class ThreePhases:
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
         self.students: Race[Mix] | None = None
+
+    @property
+    def shards(self) -> Shards:
+        """The rows of entities that this process has."""
+        return self._start.shards
 
     @property
     def settings(self) -> Config:
@@ -172,7 +183,8 @@ class ThreePhases:
         config = self.settings.pretrain
         like = self._start.entities
         rule = RULES[config.rule]
-        return Strengths(*(rule(n, factor * config.strength, like.dtype).to(like.device) for n in self._counts))
+        both = Strengths(*(rule(n, factor * config.strength, like.dtype).to(like.device) for n in self._counts))
+        return both._replace(entities=self._start.shards.own(both.entities))
 
     def epochs(self, last: str = PHASES[-1]) -> Iterator[tuple[str, EpochRecord]]:
         """Mutates: epoch after epoch, each with its phase, from wherever the fit stands to the end of the last phase.
@@ -221,15 +233,16 @@ class ThreePhases:
             self.race = Race(start, [PRETRAINED])
 
     def result(self) -> FitResult:
-        """Tables, posterior and strengths of a fit that is done, or was ended."""
+        """Tables, posterior and strengths of a fit that is done, or was ended; with all rows in the first process."""
         assert self.em is not None and self.race is not None
-        means, log_stds = self.em.best, self.em.best_log_stds
-        q = Posterior(Gaussian(means.entities, log_stds.entities), Gaussian(means.relations, log_stds.relations))
+        means, log_stds, collect = self.em.best, self.em.best_log_stds, self._start.shards.collect
+        entities = Gaussian(collect(means.entities), collect(log_stds.entities))
         mix, student = self.race.candidates[self.race.leader], self.students
+        point = student.state.best if student is not None and self.is_distilled else self.race.state.best
         return FitResult(
-            point=student.state.best if student is not None and self.is_distilled else self.race.state.best,
-            posterior=q,
-            strengths=self.em.strengths,
+            point=point if self.shards is WHOLE else replace(point, entities=collect(point.entities), shards=WHOLE),
+            posterior=Posterior(entities, Gaussian(means.relations, log_stds.relations)),
+            strengths=self.em.strengths._replace(entities=collect(self.em.strengths.entities)),
             mix=PRETRAINED if self.fell_back else mix,
             student=None if student is None else student.candidates[student.leader],
             beta=self.em_config().beta or 1.0,
@@ -360,8 +373,9 @@ class ThreePhases:
         """
         tables = self.pretraining.best.tables()
         rule = self.rule_strengths(self.shared_factor)
-        weight = sum(float((lam * self.prior.norm(x)).sum()) for lam, x in zip(rule, tables, strict=True))
-        fair = weight / sum(x.numel() for x in tables)
+        weights = [float((lam * self.prior.norm(x)).sum()) for lam, x in zip(rule, tables, strict=True)]
+        numbers = self._start.n_entities * tables[0].shape[1] + tables[1].numel()
+        fair = (self._start.shards.sum(weights[0]) + weights[1]) / numbers
         return min(max(WEIGHT_OF_PRIOR * fair, LEAST_BETA), 1.0)
 
     @property

@@ -209,7 +209,7 @@ def run_epoch(
         state.part.steps = step + 1
     averaging.finish() if config.averaging else copy_tables(state.embeddings, state.average)
     state.pending = {}
-    finite = all(map(is_finite, state.embeddings.tables()))
+    finite = state.embeddings.shards.all(all(map(is_finite, state.embeddings.tables())))
     return state.part.loss / objective.n_items if finite else math.nan
 
 

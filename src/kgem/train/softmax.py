@@ -13,7 +13,9 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import SoftmaxObjective
 from kgem.model.prior import Prior, similar_strengths
 from kgem.model.sampled import SampledObjective
+from kgem.model.sampled_shards import ShardedObjective
 from kgem.model.sampling import Candidates
+from kgem.model.shards import WHOLE
 from kgem.train.variational_em import EMState
 
 __all__ = ["Softmax", "sampled_settings", "say_softmax", "unseen_are_prior"]
@@ -37,7 +39,8 @@ class Softmax:
         if not self.is_sampled:
             return self.exact
         candidates = Candidates(self._counts, self._config.candidates, self._config.exponent)
-        return SampledObjective(self._index, self._like, self._prior, candidates, products=self._products)
+        kind = SampledObjective if self._like.shards.n_rows is None else ShardedObjective
+        return kind(self._index, self._like, self._prior, candidates, products=self._products)
 
     @cached_property
     def exact(self) -> SoftmaxObjective:
@@ -87,10 +90,14 @@ def unseen_are_prior(state: EMState, objective: SampledObjective, prior: Prior) 
         state.strengths,
         state.best.tables(),
         state.best_log_stds,
+        (state.best.shards, WHOLE),
         strict=True,
     )
-    for unseen, counts, strengths, means, log_stds in sides:
+    for unseen, counts, strengths, means, log_stds, shards in sides:
         if len(unseen) and len(unseen) < len(counts):
-            strengths[unseen] = similar_strengths(counts.cpu().numpy(), strengths, counts[unseen].cpu().numpy())
-            means[unseen] = 0.0
-            log_stds[unseen] = prior.closest_log_std(strengths[unseen], means.shape[1]).to(means.dtype)[:, None]
+            whole = shards.whole(strengths)
+            whole[unseen] = similar_strengths(counts.cpu().numpy(), whole, counts[unseen].cpu().numpy())
+            strengths.copy_(shards.own(whole))
+            mine = shards.own(counts) == 0
+            means[mine] = 0.0
+            log_stds[mine] = prior.closest_log_std(strengths[mine], means.shape[1]).to(means.dtype)[:, None]

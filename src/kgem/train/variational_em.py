@@ -246,7 +246,7 @@ def run_epoch(state: EMState, objective: Objective, prior: Prior, config: EMConf
     state.pending = {}
     if config.m_step == "exact" and state.epoch >= config.e_epochs:
         m_step(state, prior, exact_norms(state, prior))
-    finite = all(map(is_finite, (*state.means.tables(), *state.log_stds)))
+    finite = state.means.shards.all(all(map(is_finite, (*state.means.tables(), *state.log_stds))))
     return state.part.loss / objective.n_items if finite else math.nan
 
 
@@ -318,9 +318,27 @@ def draw(state: EMState, touched: Touched = ALL) -> tuple[Embeddings, Gradients,
         means = state.means.with_tables(*touched.of(state.means.tables()))
         log_stds = Gradients(*touched.of(state.log_stds))
         sample, noise = (means.with_tables(*empty_joint(means.tables())) for _ in range(2))
+    if state.means.shards.n_rows is not None:
+        draw_shard(state, touched, means, log_stds, sample)
+        return means, log_stds, sample
     for mean, log_std, out, noise_out in walk(means, log_stds, sample, noise):
         Gaussian(mean, log_std).sample(state.noise, out, noise_out)
     return means, log_stds, sample
+
+
+def draw_shard(state: EMState, touched: Touched, means: Embeddings, log_stds: Gradients, sample: Embeddings) -> None:
+    """Mutates the sample: of the rows that this process has, with the noise that they have in a single one."""
+    shards, tables = state.means.shards, zip(means.tables(), log_stds, sample.tables(), strict=True)
+    if touched is not ALL:
+        for (mean, log_std, out), rows in zip(tables, touched, strict=True):
+            part = None if rows.part is None else (rows.part[0] * mean.shape[1], rows.part[1] * mean.shape[1])
+            Gaussian(mean, log_std).sample(state.noise, out, part=part)
+        return
+    width, before = means.entities.shape[1], state.noise.get_state()
+    n_entities = means.n_entities * width
+    for (mean, log_std, out), first in zip(tables, (shards.start * width, n_entities), strict=True):
+        state.noise.set_state(before)  # one draw for both tables
+        Gaussian(mean, log_std).sample(state.noise, out, part=(first, n_entities + means.relations.numel()))
 
 
 def e_step(state: EMState, estimate: Estimate, mean_rate: float, std_rate: float, touched: Touched = ALL) -> None:
@@ -365,6 +383,7 @@ def take_optima(state: EMState, prior: Prior, norms: Norms) -> float:
         new = prior.optimal_inverse_strengths(norm, table.shape[1])
         changes.append((new / old - 1).abs())
         old.copy_(new)
+    changes[0] = state.means.shards.whole(changes[0])
     return float(torch.cat(changes).median())
 
 
@@ -373,7 +392,7 @@ def signal_to_noise(state: EMState) -> float:
     q = state.posterior[0]
     blocks = zip(torch.split(q.mean, BLOCK), torch.split(q.log_std, BLOCK), strict=True)
     squares = [(mean.square().sum(), log_std.mul(2).exp_().sum()) for mean, log_std in blocks]
-    signal, noise = (sum(map(float, each)) for each in zip(*squares, strict=True))
+    signal, noise = (state.means.shards.sum(sum(map(float, each))) for each in zip(*squares, strict=True))
     return signal / noise if noise else math.inf
 
 
@@ -392,8 +411,10 @@ class Bound(NamedTuple):
 def elbo(state: EMState, prior: Prior, expected_loss: float, norms: Norms | None = None) -> Bound:
     """Eq. 14 for q as it stands, given the expected data term of L and, if they are known, the expected norms."""
     norms = exact_norms(state, prior) if norms is None else norms
+    totals: tuple[Callable[[float], float], ...] = state.means.shards.sum, float  # entities may be those of one process
     log_prior = 0.0
-    for norm, table, lam in zip(norms, state.means.tables(), state.strengths, strict=True):
-        log_prior += float(prior.log_normaliser(lam, table.shape[1]))
-        log_prior -= float((lam * norm).sum(dtype=torch.float64)) / prior.p
-    return Bound(-expected_loss, log_prior, float(sum(gaussian.entropy() for gaussian in state.posterior)))
+    for norm, table, lam, total in zip(norms, state.means.tables(), state.strengths, totals, strict=True):
+        log_prior += total(float(prior.log_normaliser(lam, table.shape[1])))
+        log_prior -= total(float((lam * norm).sum(dtype=torch.float64))) / prior.p
+    entropies = zip(state.posterior, totals, strict=True)
+    return Bound(-expected_loss, log_prior, sum(total(float(gaussian.entropy())) for gaussian, total in entropies))

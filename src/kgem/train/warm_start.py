@@ -20,6 +20,7 @@ from kgem.data.dataset import Dataset
 from kgem.model.objective import Objective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, similar_strengths
+from kgem.model.shards import Shards
 from kgem.train.optimizer import Optimizer
 from kgem.train.point_estimate import PointState, compute_gradients, default_batch_size
 from kgem.train.stopping import Asked, never
@@ -63,6 +64,11 @@ class WarmStart:
 
         q = Posterior(*(Gaussian(*both) for both in zip(pair("mean"), pair("log_std"), strict=True)))
         return cls(pair("point"), q, Strengths(*pair("strengths")), pair("new"), epochs)
+
+    def own(self, shards: Shards) -> WarmStart:
+        """What this process has of it."""
+        tensors = {name: shards.own(t) if name.endswith(".entities") else t for name, t in self.tensors().items()}
+        return self.from_tensors(tensors, self.epochs, self.new[0].device)
 
 
 def grown_start(
