@@ -44,6 +44,7 @@ class BigGraph:
             "relations": [{"name": "all", "lhs": "all", "rhs": "all", "operator": "complex_diagonal"}],
             "dynamic_relations": True,
             "dimension": 2 * dim,
+            "global_emb": False,
             "comparator": "dot",
             "loss_fn": "softmax",
             "lr": RATE,
