@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,15 +26,16 @@ class Peer:
 
 def pykeen(say: Callable[[str], None]) -> Peer:
     """PyKEEN's environment, made at first use."""
-    return _prepare(PYKEEN, "import pykeen.training, pykeen.evaluation", say)
+    return _prepare([PYKEEN], "import pykeen.training, pykeen.evaluation", say)
 
 
 def biggraph(say: Callable[[str], None]) -> Peer:
     """PyTorch-BigGraph's environment, made at first use."""
-    return _prepare(BIGGRAPH, "import torchbiggraph.train", say)
+    return _prepare([BIGGRAPH, "setuptools<81"], "import torchbiggraph.train", say)  # it asks for pkg_resources
 
 
-def _prepare(requirement: str, trial: str, say: Callable[[str], None]) -> Peer:
+def _prepare(requirements: Sequence[str], trial: str, say: Callable[[str], None]) -> Peer:
+    requirement = requirements[0]
     folder = ROOT / f".venv-{requirement.partition('==')[0]}"
     python, stamp = folder / "bin" / "python", folder / f".{requirement}"
     if stamp.exists():
@@ -44,7 +45,7 @@ def _prepare(requirement: str, trial: str, say: Callable[[str], None]) -> Peer:
     for command in (
         [sys.executable, "-m", "venv", str(folder)],
         [*install, "torch"],  # first, so that the constraint decides which build
-        [*install, requirement],
+        [*install, *requirements],
         [str(python), "-c", trial],
     ):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
