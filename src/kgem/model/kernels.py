@@ -29,6 +29,7 @@ from kgem.model.teacher import SoftTargets
 __all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel", "block_size"]
 
 BLOCK_BYTES = 192 * 2**20  # at most for a block of scores; below 256 queries the products lose speed
+LEAST_SHARE = 1e-20  # of a shard: it is divided by, and what is below is nothing
 LANE = 64  # bytes: rows of a block start on cache lines, or the product that writes them is half as fast
 
 
@@ -129,19 +130,22 @@ class SoftmaxKernel:
             rows, tails = rows[mine], tails[mine] - shard.start
         cells = torch.add(tails, rows, alpha=self.padded)  # the observed tails' places in the flattened block
         flat = block.view(-1)
+        weights = counts * scale
+        hard = counts.reciprocal() if soft is None else (1.0 - soft.weights[part]).div_(counts)
         if shard is None:
             torch.softmax(block, dim=1, out=block)
             loss = self._log_loss(q, table, rows, tails, flat.take(cells).to(q.dtype))
         else:
-            observed = flat.take(cells)
-            log_z, total = _softmax_of_shards(block, observed.sum(dtype=torch.float64), shard)
+            log_z, total, share = _softmax_of_shards(block, flat.take(cells).sum(dtype=torch.float64), shard)
             loss = (counts * log_z).sum(dtype=torch.float64) - total
-        hard = counts.reciprocal() if soft is None else (1.0 - soft.weights[part]).div_(counts)
+            if soft is not None:
+                block.mul_(share.to(block.dtype).unsqueeze(1))
+            else:  # the block's own softmax, and what it is of the whole one, enter where that costs least
+                weights, hard = weights * share, hard / share
         flat.index_add_(0, cells, hard.index_select(0, rows).to(block.dtype), alpha=-1)
         if soft is not None:
             soft.subtract(part, block[:, : self.n_tails])
-        weights = (counts * scale).unsqueeze(1)  # (b, 1)
-        pull_back(weights, grad_table, grad_q)
+        pull_back(weights.unsqueeze(1), grad_table, grad_q)
         return loss
 
     def _log_loss(self, q: Tensor, table: Tensor, rows: Tensor, tails: Tensor, probabilities: Tensor) -> Tensor:
@@ -196,12 +200,15 @@ class SoftmaxKernel:
         return by_products
 
 
-def _softmax_of_shards(block: Tensor, observed: Tensor, shard: Shard) -> tuple[Tensor, Tensor]:
-    """Mutates the block: scores to probabilities over all shards; returns log Z, (b,), and the sum of `observed`."""
+def _softmax_of_shards(block: Tensor, observed: Tensor, shard: Shard) -> tuple[Tensor, Tensor, Tensor]:
+    """Mutates the block: scores to probabilities among own rows; returns log Z (b,), the sum of `observed`, the share.
+
+    The share (b,) is that of own rows in the whole: a factor of the block's rows, which is left to smaller tensors.
+    """
     exact = torch.promote_types(block.dtype, torch.float32)
-    highest = block.amax(dim=1).to(exact)
+    highest, where = block.max(dim=1, keepdim=True)
     torch.softmax(block, dim=1, out=block)
-    local = highest - block.amax(dim=1).to(exact).log_()  # the largest probability never underflows
-    log_z, total = shard.join(local, observed)
-    block.mul_((local - log_z).exp_().to(block.dtype).unsqueeze(1))
-    return log_z, total
+    local = highest.to(exact) - block.gather(1, where).to(exact).log_()  # the largest probability never underflows
+    log_z, total = shard.join(local.squeeze(1), observed)
+    share = (local.squeeze(1) - log_z).exp_().clamp_(min=LEAST_SHARE)
+    return log_z, total, share.to(exact)
