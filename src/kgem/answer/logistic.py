@@ -65,8 +65,8 @@ class Logistic:
     ) -> Logistic:
         """As `fit`, with logits a z + b: what is right for examples that were left out, a fold at a time.
 
-        A model is too sure of the examples that it was fitted to, and its ridge makes it too cautious. Both are small in
-        the mean, but proposals are the highest of many, where each is at its largest. The order stays.
+        A model is too sure of the examples that it was fitted to, and its ridge makes it too cautious. Both are small
+        in the mean, but proposals are the highest of many, where each is at its largest. The order stays.
         """
         folds = np.random.default_rng(seed).permutation(len(right)) % FOLDS
         left_out = np.empty(len(right))
