@@ -69,6 +69,8 @@ FIRST = 20  # answers of the mode among which one is drawn
 BLOCK = 8192  # facts that are judged at a time
 SUGGESTED = 1000  # different unknown labels that get suggestions
 INTERVAL = (0.05, 0.95)  # quantiles over samples of q
+UNLEARNED = 10  # better answers from either side, from which on a training fact counts as not learned
+LOPSIDED = 4  # times as many facts in one role as in the other
 
 Fact = tuple[str, str, str]
 
@@ -285,11 +287,28 @@ class _Court:
                 high=high[i],
                 rank_tail=int(views.better[i, 0]) + 1,
                 rank_head=int(views.better[i, 1]) + 1,
-                against=tuple(_speak_against(self.data, self.known, views, i)),
+                against=(*self._excuse(views, i, splits[i]), *_speak_against(self.data, self.known, views, i)),
                 known=splits[i],
             )
             for i, fact in enumerate(ids)
         ]
+
+    def _excuse(self, views: FactViews, place: int, split: str | None) -> Iterator[str]:
+        """Why a fact that the tables were fitted to has ranks as if they were not."""
+        if split != "train" or views.better[place].min() < UNLEARNED:
+            return
+        yield "the model was fitted to this fact and has not learned it: the chance goes by what else is known"
+        for side, entity in enumerate(views.facts[place, [0, 2]].tolist()):
+            roles = self._roles[:, entity]  # as a head, as a tail
+            if roles[1 - side] >= LOPSIDED * roles[side]:
+                name = self.data.entities.show(self.data.entities[entity])
+                yield f"{name} has one vector for {roles[0]:,} facts as head and {roles[1]:,} as tail"
+
+    @cached_property
+    def _roles(self) -> LongArray:
+        """How many training facts have each entity as a head, and as a tail: (2, N_e)."""
+        heads, _, tails = self.data.train.T
+        return np.stack([np.bincount(side, minlength=self.data.n_entities) for side in (heads, tails)])
 
     def _chances(self, mode: ModeScorer, ids: LongArray) -> Floats:
         views = view_facts(mode, ids, self.fitted, memory=self.memory)
