@@ -191,3 +191,22 @@ def test_a_fitted_fact_with_bad_ranks_is_explained() -> None:
     assert told["learned"] == [[], []] and told["not learned"][1] == []
     assert told["not learned"][0][0].startswith("the model was fitted to this fact and has not learned it")
     assert told["not learned"][0][1:] == ["hub has one vector for 1 facts as head and 60 as tail"]
+
+
+def test_mistakes_by_frequency_have_frequent_answers() -> None:
+    data = big_graph()
+    asked = np.repeat(data.reciprocal(data.valid).astype(np.int64), 200, axis=0)
+    drawn = {
+        often: judging._draw_in_role(data, asked, np.random.default_rng(0), by_frequency=often)
+        for often in (False, True)
+    }
+    facts = data.reciprocal(data.train).astype(np.int64)
+    relation = int(np.bincount(asked[:, 1]).argmax())
+    tails = facts[facts[:, 1] == relation][:, 2]
+    wanted = {False: np.unique(tails), True: tails}
+    for often, made in drawn.items():
+        expected = np.bincount(wanted[often], minlength=data.n_entities) / len(wanted[often])
+        answers = made[made[:, 1] == relation][:, 2]
+        found = np.bincount(answers, minlength=data.n_entities) / len(answers)
+        np.testing.assert_allclose(found, expected, atol=0.04)
+        assert set(answers.tolist()) <= set(tails.tolist())

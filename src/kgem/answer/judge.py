@@ -2,8 +2,8 @@
 
 The judge is a logistic model of what is seen of a fact from both sides (`features`), of how well its entities are known
 and connected, and of its relation. Right examples are validation facts, which no table was fitted to. Wrong ones are
-given, or it makes them itself: for each validation fact and side one of the first unknown answers of the mode, and one
-of the entities that have been in that role. Test facts are never examples; what they have is no wrong example either.
+given, or it makes them itself: for each validation fact and side one of the first unknown answers of the mode, and two
+of the entities that have been in that role, drawn alike and by frequency. Test facts are never examples; what they have is no wrong example either.
 Right and wrong examples weigh the same: a chance of 50 % is that of a fact which is as much like the ones as like the
 others.
 
@@ -179,11 +179,14 @@ def make_negatives(
 ) -> LongArray:
     """Plausible facts that no split has, for each of these (n, 3) and side one with an entity of the right role.
 
-    With `hard` there is also one with a first unknown answer of the mode.
+    With `hard` there is also one with a first unknown answer of the mode, and one with an entity that is in the role as
+    often as training has it so: else a frequent answer with a bad rank would be among right examples alone.
     """
     data = mode.data
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
     drawn, everything = [_draw_in_role(data, asked, rng)], Known.everything(data)
+    if hard:
+        drawn.append(_draw_in_role(data, asked, rng, by_frequency=True))
     for block in Blocks(mode.scorer, asked if hard else asked[:0], memory, gather=False, whole=True):
         ((_, scores),) = block.scores()
         normalise(mode, block, scores, everything)
@@ -197,11 +200,15 @@ def make_negatives(
     return plain[~everything.has(plain)]
 
 
-def _draw_in_role(data: Dataset, asked: LongArray, rng: np.random.Generator) -> LongArray:
-    """Each question with an entity that training has as an answer to its relation; of all of them alike."""
+def _draw_in_role(
+    data: Dataset, asked: LongArray, rng: np.random.Generator, *, by_frequency: bool = False
+) -> LongArray:
+    """Each question with an entity that training has as an answer to its relation: any of them, or by how often."""
     index, n = data.query_index, data.n_relations
     roles = (index.relations + n) % (2 * n)  # who asks r^-1 is an answer to r
     order = np.argsort(roles, kind="stable")
+    if by_frequency:
+        order = np.repeat(order, index.counts[order])
     starts = np.searchsorted(roles[order], np.arange(2 * n + 1))
     sizes = np.diff(starts)[asked[:, 1]]
     asked, sizes = asked[sizes > 0], sizes[sizes > 0]
