@@ -159,6 +159,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "arguments",
         "opening",
         "destination",
+        "naming",
         "data",
         "watch",
         "training",

@@ -3,9 +3,9 @@
 The judge is a logistic model of what is seen of a fact from both sides (`features`), of how well its entities are known
 and connected, and of its relation. Right examples are validation facts, which no table was fitted to. Wrong ones are
 given, or it makes them itself: for each validation fact and side one of the first unknown answers of the mode, and two
-of the entities that have been in that role, drawn alike and by frequency. Test facts are never examples; what they have is no wrong example either.
-Right and wrong examples weigh the same: a chance of 50 % is that of a fact which is as much like the ones as like the
-others.
+of the entities that have been in that role, drawn alike and by frequency. Test facts are never examples; what they
+have is no wrong example either. Right and wrong examples weigh the same: a chance of 50 % is that of a fact which is as
+much like the ones as like the others.
 
 The chance is what training facts say, as when the judge learned. (With validation facts among the known ones, which it
 has not seen so, it errs more: 16.6 % instead of 14.8 % on CoDEx-S.) Ranks, and what speaks against a fact, go by all
