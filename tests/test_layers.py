@@ -168,6 +168,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "arguments",
         "opening",
         "destination",
+        "naming",
         "data",
         "watch",
         "together",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import kgem
@@ -162,8 +163,6 @@ def test_without_validation_there_is_no_judge() -> None:
 def test_what_speaks_against_a_fact() -> None:
     """Each person has one birthplace, a city; nobody is born in a person."""
     people, cities = [f"p{i:02}" for i in range(40)], [f"c{i}" for i in range(4)]
-    import polars as pl
-
     rows = [(p, "born in", cities[i % 4]) for i, p in enumerate(people)]
     rows += [(p, "knows", people[(i + 1) % 40]) for i, p in enumerate(people)]
     frame = pl.DataFrame(rows, ["head", "relation", "tail"], orient="row")
@@ -173,3 +172,41 @@ def test_what_speaks_against_a_fact() -> None:
     assert second.against[0] == "born in has one tail for each head as a rule, and this head has c0"
     assert "p01 was never the tail of born in" in stranger.against
     assert any(" better tail" in sentence for sentence in (*second.against, *stranger.against))
+
+
+def test_a_fitted_fact_with_bad_ranks_is_explained() -> None:
+    """One town is where everybody lives, and itself lives in another: its vector serves its 60 facts as a tail."""
+    rows = [(f"p{i:02}", "lives in", "hub") for i in range(60)]
+    rows += [("hub", "lives in", "far"), *((f"p{i:02}", "knows", f"p{(i + 1) % 60:02}") for i in range(60))]
+    frame = pl.DataFrame(rows, ["head", "relation", "tail"], orient="row")
+    data = Dataset.from_frames(frame)
+    model = random_model(replace(data, valid=data.train[:30]))
+    (fact,) = data.ids([("hub", "lives in", "far")])
+    told = {}
+    for label, better in (("learned", 0), ("not learned", judging.UNLEARNED)):
+        views = view_facts(model.mode_scorer(), fact[None], Known.training(data))
+        views = replace(views, better=np.full((1, 2), better))
+        court = judging._Court(model.learn_judge(), model.mode_scorer(), False, 2**28)
+        told[label] = [list(court._excuse(views, 0, split)) for split in ("train", "test")]
+    assert told["learned"] == [[], []] and told["not learned"][1] == []
+    assert told["not learned"][0][0].startswith("the model was fitted to this fact and has not learned it")
+    assert told["not learned"][0][1:] == ["hub has one vector for 1 facts as head and 60 as tail"]
+
+
+def test_mistakes_by_frequency_have_frequent_answers() -> None:
+    data = big_graph()
+    asked = np.repeat(data.reciprocal(data.valid).astype(np.int64), 200, axis=0)
+    drawn = {
+        often: judging._draw_in_role(data, asked, np.random.default_rng(0), by_frequency=often)
+        for often in (False, True)
+    }
+    facts = data.reciprocal(data.train).astype(np.int64)
+    relation = int(np.bincount(asked[:, 1]).argmax())
+    tails = facts[facts[:, 1] == relation][:, 2]
+    wanted = {False: np.unique(tails), True: tails}
+    for often, made in drawn.items():
+        expected = np.bincount(wanted[often], minlength=data.n_entities) / len(wanted[often])
+        answers = made[made[:, 1] == relation][:, 2]
+        found = np.bincount(answers, minlength=data.n_entities) / len(answers)
+        np.testing.assert_allclose(found, expected, atol=0.04)
+        assert set(answers.tolist()) <= set(tails.tolist())

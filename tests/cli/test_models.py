@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import kgem as library
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset
+from kgem.data.names import Names
 from kgem.model.scores import SCORES, DistMult
 from kgem.runs.fit import fit
 from kgem.runs.fitting import prepare
@@ -289,6 +291,26 @@ def test_judge_refuses_wrong_input(kgem: Kgem, words: tuple[str, ...], told: str
     code, out, err = kgem("judge", "runs/a", *words)
     assert (code, out) == (2, "") and told in err
     assert Path("taken.csv").read_text() == "mine"
+
+
+def test_names_stand_beside_labels(kgem: Kgem, model: Model) -> None:
+    names = Names({"France": "French Republic", "borders": "has a border with"})
+    replace(model, data=model.data.with_names(names)).save("named")
+    question = ("--head", "French Republic", "--relation", "borders")
+    asked = json_of(kgem, "predict", "named", *question, "--top", 1000)
+    assert (asked["head"], asked["head_name"]) == ("France", "French Republic")
+    assert asked["relation_name"] == "has a border with" and asked["tail_name"] is None
+    assert all(each["name"] is None for each in asked["answers"])
+    back = json_of(kgem, "predict", "named", "--relation", "borders", "--tail", "Spain", "--top", 1000)
+    assert {each["label"]: each["name"] for each in back["answers"]}["France"] == "French Republic"
+    for listed in (
+        json_of(kgem, "predict", "named", "--all", "--top", 5),
+        json_of(kgem, "judge", "named", *question, "--tail", "Spain"),
+    ):
+        assert all(each["head_name"] == names.by_label.get(each["head"]) for each in listed)
+    frame = pl.read_csv(io.StringIO(kgem("predict", "named", *question, "--csv")[1]))
+    assert frame["head_name"].unique().to_list() == ["French Republic"]
+    assert "head_name" not in json_of(kgem, "predict", "runs/a", "--head", "France", "--relation", "borders")
 
 
 # similar and strengths

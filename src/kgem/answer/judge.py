@@ -2,10 +2,10 @@
 
 The judge is a logistic model of what is seen of a fact from both sides (`features`), of how well its entities are known
 and connected, and of its relation. Right examples are validation facts, which no table was fitted to. Wrong ones are
-given, or it makes them itself: for each validation fact and side one of the first unknown answers of the mode, and one
-of the entities that have been in that role. Test facts are never examples; what they have is no wrong example either.
-Right and wrong examples weigh the same: a chance of 50 % is that of a fact which is as much like the ones as like the
-others.
+given, or it makes them itself: for each validation fact and side one of the first unknown answers of the mode, and two
+of the entities that have been in that role, drawn alike and by frequency. Test facts are never examples; what they
+have is no wrong example either. Right and wrong examples weigh the same: a chance of 50 % is that of a fact which is as
+much like the ones as like the others.
 
 The chance is what training facts say, as when the judge learned. (With validation facts among the known ones, which it
 has not seen so, it errs more: 16.6 % instead of 14.8 % on CoDEx-S.) Ranks, and what speaks against a fact, go by all
@@ -69,6 +69,8 @@ FIRST = 20  # answers of the mode among which one is drawn
 BLOCK = 8192  # facts that are judged at a time
 SUGGESTED = 1000  # different unknown labels that get suggestions
 INTERVAL = (0.05, 0.95)  # quantiles over samples of q
+UNLEARNED = 10  # better answers from either side, from which on a training fact counts as not learned
+LOPSIDED = 4  # times as many facts in one role as in the other
 
 Fact = tuple[str, str, str]
 
@@ -177,11 +179,14 @@ def make_negatives(
 ) -> LongArray:
     """Plausible facts that no split has, for each of these (n, 3) and side one with an entity of the right role.
 
-    With `hard` there is also one with a first unknown answer of the mode.
+    With `hard` there is also one with a first unknown answer of the mode, and one with an entity that is in the role as
+    often as training has it so: else a frequent answer with a bad rank would be among right examples alone.
     """
     data = mode.data
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
     drawn, everything = [_draw_in_role(data, asked, rng)], Known.everything(data)
+    if hard:
+        drawn.append(_draw_in_role(data, asked, rng, by_frequency=True))
     for block in Blocks(mode.scorer, asked if hard else asked[:0], memory, gather=False, whole=True):
         ((_, scores),) = block.scores()
         normalise(mode, block, scores, everything)
@@ -195,11 +200,15 @@ def make_negatives(
     return plain[~everything.has(plain)]
 
 
-def _draw_in_role(data: Dataset, asked: LongArray, rng: np.random.Generator) -> LongArray:
-    """Each question with an entity that training has as an answer to its relation; of all of them alike."""
+def _draw_in_role(
+    data: Dataset, asked: LongArray, rng: np.random.Generator, *, by_frequency: bool = False
+) -> LongArray:
+    """Each question with an entity that training has as an answer to its relation: any of them, or by how often."""
     index, n = data.query_index, data.n_relations
     roles = (index.relations + n) % (2 * n)  # who asks r^-1 is an answer to r
     order = np.argsort(roles, kind="stable")
+    if by_frequency:
+        order = np.repeat(order, index.counts[order])
     starts = np.searchsorted(roles[order], np.arange(2 * n + 1))
     sizes = np.diff(starts)[asked[:, 1]]
     asked, sizes = asked[sizes > 0], sizes[sizes > 0]
@@ -285,11 +294,28 @@ class _Court:
                 high=high[i],
                 rank_tail=int(views.better[i, 0]) + 1,
                 rank_head=int(views.better[i, 1]) + 1,
-                against=tuple(_speak_against(self.data, self.known, views, i)),
+                against=(*self._excuse(views, i, splits[i]), *_speak_against(self.data, self.known, views, i)),
                 known=splits[i],
             )
             for i, fact in enumerate(ids)
         ]
+
+    def _excuse(self, views: FactViews, place: int, split: str | None) -> Iterator[str]:
+        """Why a fact that the tables were fitted to has ranks as if they were not."""
+        if split != "train" or views.better[place].min() < UNLEARNED:
+            return
+        yield "the model was fitted to this fact and has not learned it: the chance goes by what else is known"
+        for side, entity in enumerate(views.facts[place, [0, 2]].tolist()):
+            roles = self._roles[:, entity]  # as a head, as a tail
+            if roles[1 - side] >= LOPSIDED * roles[side]:
+                name = self.data.entities.show(self.data.entities[entity])
+                yield f"{name} has one vector for {roles[0]:,} facts as head and {roles[1]:,} as tail"
+
+    @cached_property
+    def _roles(self) -> LongArray:
+        """How many training facts have each entity as a head, and as a tail: (2, N_e)."""
+        heads, _, tails = self.data.train.T
+        return np.stack([np.bincount(side, minlength=self.data.n_entities) for side in (heads, tails)])
 
     def _chances(self, mode: ModeScorer, ids: LongArray) -> Floats:
         views = view_facts(mode, ids, self.fitted, memory=self.memory)

@@ -223,6 +223,12 @@ class Model:
                 remedy=f"give {FEWEST} different ones or more; without any, it makes its own",
             )
         judge = Judge.learn(self.mode_scorer(mode), wrong, seed=self.config.seed)
+        if judge is None and len(self.data.valid) >= FEWEST:
+            raise InputError(
+                "too few plausible mistakes can be made of its validation facts to learn from",
+                where=self.data.name,
+                remedy=f"give {FEWEST} wrong facts or more (--negatives)",
+            )
         if judge is None:
             raise InputError(
                 f"{len(self.data.valid):,} validation facts are too few to learn from",

@@ -133,7 +133,7 @@ def learn_ranker(
         return None
     features = view_facts(mode, facts, known, memory=memory).features()
     c = len(data.valid) / (len(data.valid) + len(data.test))
-    logistic = Logistic.fit(
+    logistic = Logistic.fit_in_folds(
         np.concatenate([features, decided.features]),
         np.concatenate([right, decided.right]),
         np.concatenate([facts[:, 1], np.full(len(decided.right), -1)]),

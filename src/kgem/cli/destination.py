@@ -23,6 +23,7 @@ TEXTS = (
     "against",
     "asked",
     "head",
+    "head_name",
     "kind",
     "known",
     "label",
@@ -31,8 +32,10 @@ TEXTS = (
     "note",
     "outcome",
     "relation",
+    "relation_name",
     "side",
     "tail",
+    "tail_name",
 )
 ROWS = 10_000  # that are held while many are written
 

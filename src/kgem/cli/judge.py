@@ -12,6 +12,7 @@ import typer
 from kgem.cli.arguments import AsCsv, AsJson, Device, Force, Mode, Out, RunFolder
 from kgem.cli.console import emit, heading, paragraph, say, table
 from kgem.cli.destination import Destination
+from kgem.cli.naming import add_names, name_columns
 from kgem.cli.opening import open_model
 from kgem.cli.progress import Progress
 from kgem.cli.reading import ReadOptions, read_frames, with_options
@@ -100,8 +101,9 @@ def judge(
         if worst is not None:
             counted = iter(heapq.nsmallest(worst, counted, key=_least_first))
         if not destination.is_table:
-            rows = (_to_row(judgement, as_text=destination.is_flat) for judgement in counted)
-            destination.write_rows(rows, COLUMNS)
+            names = model.data.names
+            rows = (add_names(_to_row(judgement, as_text=destination.is_flat), names) for judgement in counted)
+            destination.write_rows(rows, name_columns(COLUMNS, names))
         else:
             shown = _keep_first(counted)
     if destination.is_table:

@@ -12,6 +12,7 @@ import typer
 from kgem.cli.arguments import AsCsv, AsJson, Device, Figure, Force, Mode, Out, RunFolder
 from kgem.cli.console import emit, heading, paragraph, say, table
 from kgem.cli.destination import Destination, refuse_figure, save_figure
+from kgem.cli.naming import add_names, name_answers, name_columns
 from kgem.cli.opening import open_model
 from kgem.cli.progress import Progress
 from kgem.errors import ConfigError, TriplesError
@@ -97,9 +98,10 @@ def predict(
 
         save_figure(answers_figure(predictions), figure)
     if not destination.is_table:
-        documents = [prediction.to_dict() for prediction in predictions]
-        rows = [row for prediction in predictions for row in _list_rows(prediction)]
-        destination.write(documents[0] if queries is None else documents, rows, ANSWERS)
+        names = model.data.names
+        documents = [name_answers(prediction.to_dict(), names) for prediction in predictions]
+        rows = [add_names(row, names) for prediction in predictions for row in _list_rows(prediction)]
+        destination.write(documents[0] if queries is None else documents, rows, name_columns(ANSWERS, names))
         return
     for place, prediction in enumerate(predictions):
         given = model.data.show([label or "" for label in prediction.query])
@@ -192,9 +194,10 @@ def _predict_all(model: Model, top: int, mode: str, limits: Mapping[str, Any], d
     if progress.total is not None and progress.done < progress.total:
         say(f"asked {progress.done:,.0f} of {progress.total:,.0f} questions, in random order: the time was over")
     if not destination.is_table:
-        documents = [fact.to_dict() for fact in facts]
+        names = model.data.names
+        documents = [add_names(fact.to_dict(), names) for fact in facts]
         rows = [{**each, "against": "; ".join(each["against"]), "like": _join(each["like"])} for each in documents]
-        destination.write(documents, rows, FACTS)
+        destination.write(documents, rows, name_columns(FACTS, names))
         return
     ranker = model.mode_scorer(mode).ranker
     emit(heading(f"{len(facts):,} facts that {model.data.name} may lack", space=False))
