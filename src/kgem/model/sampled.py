@@ -80,6 +80,8 @@ class SampledObjective(Objective):
             + torch.bincount(self._pieces.tails, minlength=len(entities)),
             torch.bincount(rows, minlength=len(like.relations)),
         )
+        self._shared = torch.arange(like.n_own, len(like.relations), device=entities.device)  # in every question
+        self.occurrences[1][self._shared] = self.n_items
         self._checked = self._pieces.questions(CHECKED)
 
     @property
@@ -127,7 +129,7 @@ class SampledObjective(Objective):
         each = self.n_items / len(items)
         touched = Touched(
             self._rows(entities, places[len(drawn) :], self.occurrences[0], each),
-            self._rows(relations, relation_places, self.occurrences[1], each),
+            self._rows(relations, relation_places, self.occurrences[1], each).followed_by(self._shared),
         )
         weights = self.candidates.weights[drawn.cpu()].to(items.device)
         return SampledBatch(len(items), touched, candidates, weights, sides)

@@ -51,7 +51,7 @@ class _Read(NamedTuple):
     """What questions read from the touched rows of one model."""
 
     h: Tensor  # (b, entity_width)
-    r: Tensor  # (b, relation_width)
+    r: Tensor  # (b, relation_width), or mixed (b, d)
     q: Tensor  # (b, d)
     others: Tensor  # (M, d) candidates as tails
     own: Tensor  # (pairs, d) answers as tails
@@ -90,14 +90,14 @@ def sampled_softmax(
         grad_h, grad_tails, grad_r = score.swap(grad_h), score.swap(grad_tails), score.transpose(grad_r)
     places = torch.cat([candidates, side.answers, side.heads])
     grads.entities.index_add_(0, places, torch.cat([grad_tails, grad_h]))
-    grads.relations.index_add_(0, side.relations, grad_r)
+    model.add_relation_gradient(side.relations, grad_r, grads.relations)
     return float(loss) * scale
 
 
 def _read(model: Embeddings, side: Side, candidates: Tensor) -> _Read:
     score, entities = model.score, model.entities
     h = entities.index_select(0, side.heads)
-    r = model.relations.index_select(0, side.relations)
+    r = model.mix_relations(side.relations)
     others, own = entities.index_select(0, candidates), entities.index_select(0, side.answers)
     if side.reverse:
         h, others, own, r = score.swap(h), score.swap(others), score.swap(own), score.transpose(r)
