@@ -133,6 +133,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "calibration",
         "examples",
         "naming",
+        "reasons",
         "sections",
         "report",
     ),
