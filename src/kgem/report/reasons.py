@@ -53,4 +53,4 @@ def render_reasons(reasons: Reasons) -> str:
     parts = [ranks + judged]
     parts += [f"Like {' · '.join(map(breakable, fact))}." for fact in reasons.like]
     parts += [f"Against it: {esc(sentence)}." for sentence in reasons.against]
-    return details("why?", f"<small>{'<br>'.join(parts)}</small>")
+    return details("why?", f"<small>{'<br>'.join(parts)}</small>", "why")
