@@ -26,8 +26,8 @@ def runs(
 ) -> None:
     """List the runs in a folder: graph, model, state, MRR and size.
 
-    A run that was stopped goes on with 'kgem resume'. Only small files are read: that a finished run is whole is seen
-    by the sizes of its files, and checked when it is opened.
+    A run that was stopped goes on with 'kgem resume', also if a model was made of what was there ('unfinished'). Only
+    small files are read: that a finished run is whole is seen by the sizes of its files, and checked when it is opened.
     """
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "there is no such folder"
@@ -58,7 +58,7 @@ def runs(
     for each in found:
         if each.reason is not None:
             say(paragraph(f"{plain(each.folder)} is broken: {plain(each.reason)}"))
-    stopped = [each for each in found if each.state == "stopped"]
+    stopped = [each for each in found if each.state in ("stopped", "unfinished")]
     if stopped:
         say(f"go on with {'it' if len(stopped) == 1 else 'one'}: kgem resume {plain(stopped[0].folder)}")
 

@@ -32,7 +32,7 @@ class RunSummary:
     """A run, or a model that stands alone, without what is large."""
 
     folder: str
-    state: str  # finished, running, stopped or broken
+    state: str  # finished, unfinished (a model of what was there), running, stopped or broken
     phase: str | None = None  # of a run that is not finished: where it is; None before its first epoch
     epochs: int | None = None  # so far
     reason: str | None = None  # of a broken one
@@ -120,7 +120,7 @@ def _read_model(folder: Path) -> dict[str, Any]:
     split = next((name for name in ("test", "valid") if "overall" in measured.get(name, {})), None)
     spent = document["provenance"].get("epochs")
     return {
-        "state": "finished",
+        "state": "unfinished" if document["provenance"].get("unfinished") else "finished",
         "epochs": sum(spent.values()) if isinstance(spent, Mapping) else None,
         "graph": str(document["dataset"]["name"]),
         "model": str(settings["score"]),
