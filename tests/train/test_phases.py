@@ -187,6 +187,7 @@ CASES = {
     "settling": SETTLING,
     "drowning": DROWNING,
     "student": with_student(TINY),
+    "core": with_student(TINY).model_copy(update={"model": ModelConfig(score="tucker", dim=3)}),
     "sampled": with_student(RACING).model_copy(
         update={"train": SharedConfig(softmax="sampled", candidates=8, exact_epochs=2)}
     ),
