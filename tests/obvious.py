@@ -119,6 +119,7 @@ DEFINITIONS = {
     "hole": _hole,
     "quate": _quate,
     "rescal": _rescal,
+    "tucker": _rescal,  # of relations that are mixed with the core; `relation_vectors` mixes
     "transe-l1": _transe(1),
     "transe-l2": _transe(2),
     "simple": _simple,
@@ -171,7 +172,9 @@ def random_embeddings(
 def strengths_of(kind: str, data: Dataset, embeddings: Embeddings) -> Strengths:
     """Conventional, uniform, or one of its own for every symbol."""
     dtype = embeddings.entities.dtype
-    counts = (data.entity_counts, np.tile(data.relation_counts, 2 if embeddings.reciprocal else 1))
+    shared = np.full(embeddings.n_shared, 3)
+    relations = np.append(np.tile(data.relation_counts, 2 if embeddings.reciprocal else 1), shared)
+    counts = (data.entity_counts, relations)
     if kind == "individual":
         generator = torch.Generator().manual_seed(5)
         return Strengths(*(0.1 + torch.rand(len(n), generator=generator, dtype=dtype) for n in counts))
@@ -179,9 +182,15 @@ def strengths_of(kind: str, data: Dataset, embeddings: Embeddings) -> Strengths:
     return Strengths(*(rule(n, 0.3, dtype) for n in counts))
 
 
+def relation_vectors(embeddings: Embeddings) -> Tensor:
+    """What `query` takes for each relation: its row, or the product of that with each row that all facts share."""
+    own, shared = embeddings.relations[: embeddings.n_own], embeddings.relations[embeddings.n_own :]
+    return torch.stack([(own * row).sum(1) for row in shared], dim=1) if len(shared) else own
+
+
 def loss_over_facts(embeddings: Embeddings, facts: np.ndarray) -> Tensor:
     """Eq. 5: the cross-entropy of the tail and of the head of each fact (n, 3), one fact at a time; their sum."""
-    score, entities, relations = embeddings.score, embeddings.entities, embeddings.relations
+    score, entities, relations = embeddings.score, embeddings.entities, relation_vectors(embeddings)
     loss = entities.new_zeros(())
     for h, r, t in facts.tolist():
         forth = score.triple(entities[h], relations[r], entities)

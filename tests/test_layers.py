@@ -142,6 +142,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "calibration",
         "examples",
         "naming",
+        "reasons",
         "sections",
         "report",
     ),

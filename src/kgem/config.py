@@ -65,7 +65,7 @@ class TrainConfig(Section):
     """A run of Algorithm 1."""
 
     epochs: int = Field(100, ge=0, description="at most this many")
-    batch_size: int | None = Field(None, ge=1, description="queries per step; none: about 250 steps an epoch")
+    batch_size: int | None = Field(None, ge=1, description="questions per step; none: about 250 steps an epoch")
     optimizer: str = Field("adagrad", description="adagrad, row-adagrad (one accumulator per row), adam or sgd")
     learning_rate: float = Field(0.3, gt=0, description="at the start")
     half_life: float | None = Field(None, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")

@@ -253,6 +253,8 @@ def test_addresses_that_others_reach_must_be_meant(run: Path, kgem: Kgem, host: 
 def test_an_address_that_is_not_of_this_machine(run: Path, kgem: Kgem) -> None:
     code, _, err = kgem("serve", run, "--host", "192.0.2.1", "--allow-remote")
     assert code == 2 and "192.0.2.1" in err
+    code, _, err = kgem("serve", run, "--origin", "graph.example.org")
+    assert code == 2 and "--origin" in err and "https://graph.example.org" in err
     code, _, err = kgem("serve", run, "--host", "no such name", "--allow-remote")
     assert code == 2 and "no such name" in err
 

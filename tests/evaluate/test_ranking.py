@@ -284,6 +284,7 @@ CASES = [  # score, reciprocal, entities, K, targets per query
     ("transe-l2", True, 20_000, 512, 1),  # its distances copy the table
     ("cp", False, 20_000, 256, 1),  # reading it backwards copies the table
     ("rescal", True, 2_000, 64, 2),  # a query gathers a matrix
+    ("tucker", True, 2_000, 64, 2),  # or makes one
 ]
 
 

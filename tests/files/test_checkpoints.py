@@ -205,7 +205,7 @@ def test_kill_nine_while_saving(tmp_path: Path) -> None:
     """SIGKILL at random moments of a loop of saves: always the state saved last, whole."""
     command = [sys.executable, "-c", DRIVER, str(Path(__file__).parent), str(tmp_path), "5"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     step, inside = map(int, done.stdout.split())
     assert step >= 8
@@ -241,11 +241,11 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path: Path) ->
     with lock_run(tmp_path):
         assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
         with start_locker(tmp_path) as second:
-            out, error = second.communicate(timeout=30)
+            out, error = second.communicate(timeout=300)
         assert out == ""
         assert f"process {os.getpid()} is working in this run folder" in error
     with start_locker(tmp_path) as third:
-        assert third.communicate(timeout=30)[0] == "locked\n"
+        assert third.communicate(timeout=300)[0] == "locked\n"
 
 
 def test_lock_is_let_go_after_an_error_and_holds_within_a_process(tmp_path: Path) -> None:

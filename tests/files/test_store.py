@@ -370,7 +370,7 @@ def run(script: str, *arguments: object, wrapper: tuple[str, ...] = ()) -> subpr
     helpers = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport test_store as t\n"
     command = [*wrapper, sys.executable, "-c", helpers + textwrap.dedent(script), *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
 
 
 def test_a_really_full_disk(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from kgem.errors import ConfigError
 from kgem.model.embeddings import Embeddings
 from kgem.model.scores import SCORES
-from obvious import ALL_SCORES, MODES, TWO_SIDED, random_embeddings, random_graph
+from obvious import ALL_SCORES, MODES, TWO_SIDED, random_embeddings, random_graph, relation_vectors
 
 DATA = random_graph()
 
@@ -18,7 +19,8 @@ def test_shapes(name: str, reciprocal: bool) -> None:
     model = random_embeddings(DATA, name, 5, reciprocal=reciprocal)
     score = ALL_SCORES[name]
     assert model.entities.shape == (DATA.n_entities, score.entity_width(5))
-    assert model.relations.shape == (DATA.n_relations * (2 if reciprocal else 1), score.relation_width(5))
+    own = DATA.n_relations * (2 if reciprocal else 1)
+    assert model.relations.shape == (own + score.shared_rows(5), score.relation_width(5))
     assert model.n_entities == DATA.n_entities
     assert model.reciprocal == reciprocal
 
@@ -45,6 +47,20 @@ def test_entries_are_normal_with_the_given_scale() -> None:
     assert abs(float(correlation)) < 0.05
 
 
+def test_rows_that_all_facts_share_come_last_and_have_length_one() -> None:
+    generators = (torch.Generator().manual_seed(0) for _ in range(2))
+    tucker, distmult = (
+        Embeddings.random(SCORES[name], 30, 5, 12, generator=generator)
+        for name, generator in zip(("tucker", "distmult"), generators, strict=True)
+    )
+    assert (tucker.n_own, tucker.n_shared, len(tucker.relations)) == (10, 144, 154) and tucker.reciprocal
+    assert torch.equal(tucker.entities, distmult.entities) and torch.equal(tucker.relations[:10], distmult.relations)
+    assert float(tucker.relations[10:].square().sum(1).mean()) == pytest.approx(1, abs=0.1)
+    counts = np.array([7, 100, 0, 400, 69])
+    assert tucker.relation_occurrences(counts).tolist() == [*counts, *counts, *([576 // 144] * 144)]
+    assert distmult.relation_occurrences(counts).tolist() == [*counts, *counts]
+
+
 @pytest.mark.parametrize(("name", "reciprocal"), MODES)
 def test_scores_equal_triple_by_triple(name: str, reciprocal: bool) -> None:
     """Queries of both sides, mixed: row i of the answer belongs to query i."""
@@ -54,7 +70,7 @@ def test_scores_equal_triple_by_triple(name: str, reciprocal: bool) -> None:
     relations = torch.randint(2 * DATA.n_relations, (40,), generator=generator)
     got = model.scores(heads, relations)
     assert got.shape == (40, DATA.n_entities)
-    e, r, n, score = model.entities, model.relations, DATA.n_relations, model.score
+    e, r, n, score = model.entities, relation_vectors(model), DATA.n_relations, model.score
     for i, (a, b) in enumerate(zip(heads.tolist(), relations.tolist(), strict=True)):
         for t in range(DATA.n_entities):
             forward = reciprocal or b < n

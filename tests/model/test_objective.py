@@ -23,6 +23,7 @@ from obvious import (
     penalty_over_rows,
     random_embeddings,
     random_graph,
+    relation_vectors,
     strengths_of,
     with_leaves,
 )
@@ -30,13 +31,10 @@ from obvious import (
 DATA = random_graph()
 N_FACTS = 2 * len(DATA.train)
 every_mode = pytest.mark.parametrize(("name", "reciprocal"), MODES)
-NO_STRENGTHS = {
-    reciprocal: Strengths(
-        torch.zeros(DATA.n_entities, dtype=torch.float64),
-        torch.zeros(DATA.n_relations * (2 if reciprocal else 1), dtype=torch.float64),
-    )
-    for reciprocal in (True, False)
-}
+
+
+def no_strengths(model: Embeddings) -> Strengths:
+    return Strengths(*(table.new_zeros(len(table)) for table in model.tables()))
 
 
 def softmax(model: Embeddings, p: int = 3, max_tails: int | None = None) -> SoftmaxObjective:
@@ -81,7 +79,9 @@ def test_softmax_objective_equals_the_sum_over_facts(name: str, reciprocal: bool
 
 @pytest.mark.parametrize("max_tails", [None, 1, 3])
 @pytest.mark.parametrize("block_bytes", [1, 2**13, 12 * 2**20])
-@pytest.mark.parametrize(("name", "reciprocal"), [("complex", True), ("cp", False), ("transe-l2", True)])
+@pytest.mark.parametrize(
+    ("name", "reciprocal"), [("complex", True), ("cp", False), ("tucker", True), ("transe-l2", True)]
+)
 def test_blocks_and_cuts_change_nothing(
     name: str, reciprocal: bool, block_bytes: int, max_tails: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +90,7 @@ def test_blocks_and_cuts_change_nothing(
     leaves = with_leaves(model)
     data = loss_over_facts(leaves, DATA.train) / N_FACTS
     objective = softmax(model, max_tails=max_tails)
-    loss, gradients = objective(model, NO_STRENGTHS[reciprocal], torch.arange(objective.n_items))
+    loss, gradients = objective(model, no_strengths(model), torch.arange(objective.n_items))
     assert loss == pytest.approx(float(data.detach()), rel=1e-10)
     assert_close(gradients, torch.autograd.grad(data, leaves.tables()))
     assert objective.n_facts == N_FACTS
@@ -222,7 +222,7 @@ def test_extreme_tables_have_finite_gradients(reciprocal: bool) -> None:
 def test_a_user_score_without_transpose_trains_with_reciprocal_facts_only() -> None:
     model = random_embeddings(DATA, "stretch", reciprocal=False)
     with pytest.raises(ConfigError, match="reciprocal facts"):
-        softmax(model)(model, NO_STRENGTHS[False], torch.arange(len(DATA.query_index)))
+        softmax(model)(model, no_strengths(model), torch.arange(len(DATA.query_index)))
 
 
 def obvious_margin(
@@ -230,7 +230,7 @@ def obvious_margin(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The mean hinge over facts and their wrong tails, by autograd on whole tables."""
     leaves = with_leaves(model)
-    e, r, n = leaves.entities, leaves.relations, leaves.n_relations
+    e, r, n = leaves.entities, relation_vectors(leaves), leaves.n_relations
 
     def f(h: int, relation: int, t: int) -> Tensor:
         if leaves.reciprocal or relation < n:

@@ -55,8 +55,8 @@ def obvious_loss(model: Embeddings, strengths: Strengths, batch: SampledBatch, i
     drawn = batch.touched.entities.ids[batch.candidates].tolist()
     heads = torch.bincount(torch.tensor(INDEX.heads), minlength=model.n_entities)
     occurrences = heads + torch.bincount(torch.tensor(INDEX.tails), minlength=model.n_entities)
-    rows = torch.tensor(INDEX.relations) % len(model.relations)
-    relation_occurrences = torch.bincount(rows, minlength=len(model.relations))
+    rows = torch.tensor(INDEX.relations) % model.n_own
+    relation_occurrences = torch.bincount(rows, minlength=model.n_own)
     entities = torch.where((occurrences > 0)[:, None], model.entities, model.entities.detach())
     model = model.with_tables(entities, model.relations)
     charged = [torch.zeros(model.n_entities), torch.zeros(len(model.relations))]
@@ -70,7 +70,8 @@ def obvious_loss(model: Embeddings, strengths: Strengths, batch: SampledBatch, i
         total = total + len(answers) * z.log() - sum(scores[t] for t in answers)
         for t in [head, *answers]:
             charged[0][t] += 1 / occurrences[t]
-        charged[1][relation % len(model.relations)] += 1 / relation_occurrences[relation % len(model.relations)]
+        charged[1][relation % model.n_own] += 1 / relation_occurrences[relation % model.n_own]
+        charged[1][model.n_own :] += 1 / EVERY  # what all facts share is in every question
     for table, lam, share in zip(model.tables(), strengths, charged, strict=True):
         total = total + prior.penalty(table, lam * share)
     return total * (EVERY / len(items)) / n_facts
@@ -138,8 +139,9 @@ def test_with_all_entities_as_candidates_it_is_the_exact_objective(name: str, re
     assert not gradients.entities[~seen].any()  # rows without facts stay as they are
 
 
-def test_over_an_epoch_every_row_with_facts_is_charged_its_prior_once() -> None:
-    model = random_embeddings(DATA, "complex")
+@pytest.mark.parametrize("name", ["complex", "tucker"])
+def test_over_an_epoch_every_row_with_facts_is_charged_its_prior_once(name: str) -> None:
+    model = random_embeddings(DATA, name)
     objective = sampled(model)
     charged = [torch.zeros(len(table)) for table in model.tables()]
     for batch in objective.batches(7, torch.Generator().manual_seed(2)):
@@ -153,7 +155,7 @@ def test_over_an_epoch_every_row_with_facts_is_charged_its_prior_once() -> None:
         torch.testing.assert_close(total, wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["complex", "cp", "transe-l2"])
+@pytest.mark.parametrize("name", ["complex", "cp", "tucker", "transe-l2"])
 def test_a_teacher_says_of_all_candidates_what_it_says_of_all_entities(name: str) -> None:
     model = random_embeddings(DATA, name)
     teachers = [random_embeddings(DATA, name, seed=seed) for seed in (8, 9)]

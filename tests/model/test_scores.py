@@ -25,6 +25,8 @@ def draw(score: Score, dim: int, b: int = 6) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
     widths = (score.entity_width(dim), score.relation_width(dim), score.entity_width(dim))
     h, r, t = (torch.randn(b, width, generator=generator, dtype=torch.float64) for width in widths)
+    if n := score.shared_rows(dim):
+        r = score.mix(r, torch.randn(n, widths[1], generator=generator, dtype=torch.float64))
     return h, r, t
 
 
@@ -125,6 +127,36 @@ def test_query_vjp_equals_autograd(name: str, dim: int) -> None:
             torch.testing.assert_close(got, want)
         for got, want in zip(Score.query_vjp(score, h, r, grad), expected, strict=True):
             torch.testing.assert_close(got, want)
+
+
+@every_dim
+def test_tucker_is_its_core_times_three_vectors(dim: int) -> None:
+    generator = torch.Generator().manual_seed(6)
+    score = get_score("tucker")
+    core, h, r, t = (
+        torch.randn(n, dim, generator=generator, dtype=torch.float64) for n in (score.shared_rows(dim), 1, 1, 1)
+    )
+    (a,), (b,), (c,) = h.tolist(), r.tolist(), t.tolist()
+    places = [(i, j, k) for i in range(dim) for j in range(dim) for k in range(dim)]
+    expected = sum(float(core[i * dim + j, k]) * a[i] * b[k] * c[j] for i, j, k in places)
+    assert float(score.triple(h, score.mix(r, core), t)) == pytest.approx(expected, rel=1e-12)
+
+
+@every_dim
+def test_mix_vjp_equals_autograd(dim: int) -> None:
+    score = get_score("tucker")
+    generator = torch.Generator().manual_seed(8)
+    r, core = (
+        torch.randn(n, dim, generator=generator, dtype=torch.float64, requires_grad=True)
+        for n in (6, score.shared_rows(dim))
+    )
+    mixed = score.mix(r, core)
+    grad = torch.randn(mixed.shape, generator=generator, dtype=torch.float64)
+    expected = torch.autograd.grad(mixed, (r, core), grad)
+    with torch.no_grad():
+        for given in (score.mix_vjp(r, core, grad), Score.mix_vjp(score, r, core, grad)):
+            for got, want in zip(given, expected, strict=True):
+                torch.testing.assert_close(got, want)
 
 
 @every_score

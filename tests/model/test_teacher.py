@@ -78,7 +78,9 @@ def test_a_share_of_a_step_is_taught_with_more_weight(weight: float, share: floa
 
 
 @pytest.mark.parametrize("block_bytes", [1, 2**13])
-@pytest.mark.parametrize(("name", "reciprocal"), [("complex", True), ("cp", False), ("transe-l2", True)])
+@pytest.mark.parametrize(
+    ("name", "reciprocal"), [("complex", True), ("cp", False), ("tucker", False), ("transe-l2", True)]
+)
 def test_kept_or_made_anew_targets_are_the_same(
     name: str, reciprocal: bool, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

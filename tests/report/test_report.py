@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from kgem.answer.judge import Judge, judge_facts
 from kgem.answer.model import Model
 from kgem.answer.predict import MEANING
 from kgem.data.dataset import Dataset
@@ -18,6 +20,7 @@ from kgem.report.examples import draw_examples
 from kgem.report.formatting import percent
 from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import esc
+from kgem.report.reasons import find_reasons, render_reasons
 from kgem.report.report import check_target, default_target, render_report, write_report
 from kgem.settings import to_toml
 from small_models import random_model
@@ -124,6 +127,25 @@ def test_example_questions_are_held_out_facts_and_the_answers_listed_are_not_tol
         if example.rank == 1:
             others = [a.label for a in example.answers if a.known == "test" and a.label != example.tail]
             assert example.tail in [a.label for a in example.answers[: 1 + len(others)]]
+
+
+def test_every_fact_has_its_reasons(plain_page: tuple[Model, str], hostile_page: str) -> None:
+    model, text = plain_page
+    proposed, examples = model.missing_facts(10), list(draw_examples(model, "test", "point"))
+    facts = [(each.head, each.relation, each.tail) for each in proposed]
+    facts += [fact for example in examples for fact in example.facts]
+    assert text.count("<summary>why?</summary>") == len(facts) > 20
+    reasons = find_reasons(model, facts, "point")
+    judged = Judge.learn(model.mode_scorer("point"), seed=0)
+    for fact, each in zip(proposed, map(reasons.__getitem__, facts), strict=False):
+        assert each.like == fact.like and each.against == fact.against and each.chance is None
+        assert all(render_reasons(each) in text for _ in each.like[:1])
+    assert judged is not None
+    told = find_reasons(replace(model, learned_judge=judged), facts, "point")
+    for fact, judgement in zip(told, judge_facts(judged, model.mode_scorer("point"), list(told)), strict=True):
+        wanted = (judgement.chance, judgement.rank_tail, judgement.rank_head)
+        assert (told[fact].chance, told[fact].rank_tail, told[fact].rank_head) == pytest.approx(wanted)
+    assert "<summary>why?</summary>" in hostile_page and not find_reasons(model, [], "point")
 
 
 def test_a_graph_without_test_or_validation_facts_has_a_report_too() -> None:

@@ -74,6 +74,32 @@ def test_faiss_finds_the_similar_entities(tmp_path: Path) -> None:
         np.testing.assert_allclose(cosines[place, 1:], [s.cosine for s in similar], atol=1e-5)
 
 
+def test_what_all_facts_share_is_no_relation_in_any_format(tmp_path: Path) -> None:
+    model, dim = random_model(score="tucker"), 4
+    n = 2 * model.data.n_relations
+    core, strengths = model.point.relations[n:].numpy(), model.learned.relations[n:].numpy()
+    for to in FORMATS:
+        export(model, tmp_path / to, to)
+    for name, rows in (("relations", n), ("shared", dim * dim)):
+        assert len(pl.read_parquet(tmp_path / "parquet" / f"{name}.parquet")) == rows
+    shared = pl.read_parquet(tmp_path / "parquet" / "shared.parquet")
+    np.testing.assert_array_equal(shared["vector"].to_numpy(), core)
+    np.testing.assert_array_equal(shared["strength"].to_numpy(), strengths)
+    with np.load(tmp_path / "npz" / "tables.npz", allow_pickle=False) as arrays:
+        assert len(arrays["relations"]) == len(arrays["relation_labels"]) == len(arrays["relation_strengths"]) == n
+        np.testing.assert_array_equal(arrays["shared"], core)
+    lines = (tmp_path / "word2vec" / "relations.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == f"{n} {dim}" and len(lines) == n + 1
+    with np.load(tmp_path / "pykeen" / "weights.npz", allow_pickle=False) as weights:
+        theirs = weights["interaction.core_tensor"]  # (head, relation, tail)
+    assert theirs[1, 2, 3] == core[1 * dim + 3, 2]
+    tensors = load_file(tmp_path / "huggingface" / "model.safetensors")
+    assert len(tensors["relations"]) == len(tensors["relation_strengths"]) == n
+    assert torch.equal(tensors["shared"], model.point.relations[n:])
+    card = (tmp_path / "huggingface" / "README.md").read_text(encoding="utf-8")
+    assert f"`relations`\n({n}, 4)" in card and "16 more rows, which all facts use" in card
+
+
 def labelled(*labels: str) -> Dataset:
     rows = [(a, "is near", b) for a, b in pairwise(labels)]
     return Dataset.from_frames(pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row"))

@@ -87,3 +87,5 @@ def test_a_model_that_stands_alone_is_listed(tmp_path: Path) -> None:
     (tmp_path / "models" / "notes").mkdir()
     (found,) = list_runs(tmp_path)
     assert found.state == "finished" and found.folder.endswith("m") and found.mrr is None and found.epochs == 3
+    random_model(provenance={"unfinished": ["retrain", "distil"]}).save(tmp_path / "models" / "m", force=True)
+    assert summarise(tmp_path / "models" / "m").state == "unfinished"

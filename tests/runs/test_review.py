@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import zlib
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgem.errors import ArtifactError, InputError
-from kgem.runs.review import COLUMNS, DECISIONS, KINDS, UNDO, Decision, Review, is_review
+from kgem.runs.review import COLUMNS, DECISIONS, KINDS, UNCHECKED, UNDO, Decision, Review, is_review
 
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 NASTY = "tab\tnewline\nreturn\rback\\slash\\t \u2028 \x00 é <script>"
@@ -50,7 +51,8 @@ def test_a_new_folder_has_no_decisions_and_gets_no_file_by_looking(tmp_path: Pat
 def test_a_decision_is_a_line_of_the_file(tmp_path: Path) -> None:
     made = Review(tmp_path).decide("a", "r", "b", "accept", "missing", NOON)
     assert made == Decision("a", "r", "b", "accept", "missing", "2024-05-01T12:00:00.000Z")
-    assert (tmp_path / "review.tsv").read_text() == f"{HEADER}\na\tr\tb\taccept\tmissing\t2024-05-01T12:00:00.000Z\n"
+    line = "a\tr\tb\taccept\tmissing\t2024-05-01T12:00:00.000Z"
+    assert (tmp_path / "review.tsv").read_text() == f"{HEADER}\n{line}\t{zlib.crc32(line.encode()):08x}\n"
 
 
 def test_times_are_told_in_utc(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_every_cut_of_the_file_leaves_the_whole_lines(tmp_path: Path) -> None:
         torn = Review(folder)
         # A line that lacks only its newline is whole.
         assert len(torn.decisions) == max(0, sum(cut >= end - 1 for end in ends) - 1), cut
-        assert len(torn.problems) == (cut > 0 and cut not in ends and cut + 1 not in ends), cut
+        assert len(torn.problems) == (cut not in (0, len(UNCHECKED), *ends) and cut + 1 not in ends), cut
         before = len(torn.decisions)
         torn.decide("b", "r", "c", "reject", "doubtful", NOON)
         assert len(torn.decisions) == len(Review(folder).decisions) == before + 1
@@ -119,12 +121,42 @@ def test_lines_that_make_no_sense_are_passed_over_and_told(tmp_path: Path) -> No
         f"a\\x\tr\tb\taccept\tmissing\t{time}",
         f"a\\\tr\tb\taccept\tmissing\t{time}",
     ]
-    lines = [HEADER, *bad, "", good, HEADER]  # two files one after another have the names twice
+    old = UNCHECKED.decode()
+    lines = [old, *bad, "", good, old]  # two files one after another have the names twice
     (tmp_path / "review.tsv").write_bytes("\r\n".join(lines).encode() + b"\n\xff\xfe\t\n")
     review = Review(tmp_path)
     assert review.accepted() == [("a", "r", "b")]
     assert [line.split(":")[1] for line in review.problems] == ["2", "3", "4", "5", "6", "7", "11"]
     assert all(line.startswith(f"{review.path}:") for line in review.problems)
+
+
+def test_a_flipped_bit_is_never_another_decision_without_a_word(tmp_path: Path) -> None:
+    review = Review(tmp_path)
+    for tail, decision in (("x", "accept"), (NASTY, "reject")):
+        review.decide("a", "r", tail, decision, "missing", NOON)
+    whole, fine = review.path.read_bytes(), summary(review)
+    for bit in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        review.path.write_bytes(changed)
+        again = Review(tmp_path)
+        try:
+            assert summary(again) == fine or again.problems, bit
+        except InputError as error:
+            assert "is not a review" in str(error)
+
+
+def test_a_log_without_checksums_is_read_and_what_is_decided_from_then_on_has_them(tmp_path: Path) -> None:
+    line = "a\tr\tb\taccept\tmissing\t2024-05-01T12:00:00.000Z"
+    path = tmp_path / "review.tsv"
+    path.write_text(f"{UNCHECKED.decode()}\n{line}\n")
+    Review(tmp_path).decide("a", "r", "c", "reject", "missing", NOON)
+    review = Review(tmp_path)
+    assert (len(review.decisions), review.problems) == (2, ())
+    path.write_text(path.read_text().replace("reject", "accept"))
+    assert [each.tail for each in Review(tmp_path).decisions] == ["b"] and "checksum" in Review(tmp_path).problems[0]
+    path.write_text(f"{HEADER}\n{line}\n")  # a checked log has no such lines
+    assert not Review(tmp_path).decisions and "6 columns instead of 7" in Review(tmp_path).problems[0]
 
 
 def test_a_file_of_something_else_is_refused_and_not_written_to(tmp_path: Path) -> None:

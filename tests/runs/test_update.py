@@ -244,7 +244,7 @@ def test_what_cannot_be_done_is_an_error_that_says_so(model: Model) -> None:
         update(model, "nowhere.tsv")
 
 
-@pytest.mark.parametrize(("score", "reciprocal"), [("cp", True), ("complex", False), ("rescal", True)])
+@pytest.mark.parametrize(("score", "reciprocal"), [("cp", True), ("complex", False), ("tucker", True)])
 def test_every_kind_of_table_grows(score: str, reciprocal: bool) -> None:
     old = random_model(score=score, reciprocal=reciprocal, dtype="float32", metrics={})
     grown = update(old, frame(NEW), **QUICK)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from kgem.errors import ConfigError
 from kgem.serve import page
+from kgem.serve.app import create_app
 from kgem.serve.explorer import Explorer
 from kgem.serve.guard import BODY, HEADERS, QUERY, is_loopback, may_host
-from kgem.serve.server import address_of, bind_socket
+from kgem.serve.server import address_of, bind_socket, split_origin
 from serving import HOSTILE, Client, client_of, write_run
 
 DECISION = {"head": "e10", "relation": "r0", "tail": "e11", "decision": "accept", "kind": "missing"}
@@ -166,6 +168,29 @@ def test_our_own_page_and_programs_can_decide(client: Client, explorer: Explorer
     for headers in ({}, {"Origin": "http://127.0.0.1:8000"}, {"Origin": "HTTP://LOCALHOST:1", "Host": "localhost:1"}):
         assert client.post("/api/review", json=body, headers=headers).status_code == 200
     explorer.review.path.unlink()
+
+
+def test_behind_a_proxy_the_page_has_another_name_and_can_decide(explorer: Explorer) -> None:
+    shown = "https://graph.example.org"
+    named = Client(create_app(explorer, may_host([split_origin(shown)]), shown))
+    for host in ("graph.example.org", "localhost:8000"):  # as proxies pass it on
+        assert named.get("/api/about", headers={"Host": host}).status_code == 200
+        for origin in ("https://evil.example", "https://graph.example.org:1", "https://graph.example.org.evil.example"):
+            refused(
+                named.post("/api/review", json=DECISION, headers={"Host": host, "Origin": origin}), 403, "wrong-origin"
+            )
+        done = named.post("/api/review", json=DECISION | {"head": "?"}, headers={"Host": host, "Origin": shown.upper()})
+        refused(done, 404, "unknown-label")  # it came as far as its labels
+    refused(named.get("/api/about", headers={"Host": "evil.example"}), 403, "wrong-host")
+    assert not explorer.review.path.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["graph.example.org", "https://", "https://a.org/kgem", "ftp://a.org", "https://a b", ""]
+)
+def test_an_origin_is_a_whole_site(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="--origin"):
+        split_origin(wrong)
 
 
 @pytest.mark.parametrize(

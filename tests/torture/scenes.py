@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from kgem.files.run_folder import read_log
 
 __all__ = ["SCENES", "Scene", "command", "fingerprint", "make_run", "write_graph"]
 
@@ -91,7 +94,7 @@ def fingerprint(run: Path) -> dict[str, Any]:
     document = json.loads((model / "model.json").read_bytes())
     document["provenance"]["seconds"] = 0
     document.pop("versions")
-    log = [json.loads(line) | {"seconds": 0} for line in (run / "log.jsonl").read_bytes().splitlines()]
+    log = [record | {"seconds": 0} for record in read_log(run)]
     return {"tables": tables, "model": document, "log": log, "config": _hash(run / "config.toml")}
 
 
@@ -224,11 +227,15 @@ def _check_review(root: Path, told: bool) -> None:
 
 
 def _export(to: str) -> Scene:
-    def write(root: Path, *more: str) -> None:
-        command("export", root / "run", "--to", to, "--out", root / "out", *more)
+    def write(root: Path, *more: str, out: str = "out") -> None:
+        command("export", root / "run", "--to", to, "--out", root / out, *more)
 
     def check(root: Path, told: bool) -> None:
-        assert not (root / "out").exists() or not told, "half an export is in place"
+        """There is none, or a whole one: that its name may not be on disk yet is what was told."""
+        if (root / "out").exists():
+            write(root, out="again")
+            assert _contents(root / "out") == _contents(root / "again"), "half an export is in place"
+            shutil.rmtree(root / "again")
 
     again = lambda root: write(root, "--force")  # noqa: E731
     return Scene(f"export {to}", make_run, write, again, lambda root: _contents(root / "out"), check)

@@ -19,7 +19,7 @@ __all__ = ["COUNT", "FROM_HERE", "KILL", "ONCE", "SHORT", "TORN", "Outcome", "lo
 
 COUNT, KILL, TORN, ONCE, FROM_HERE, SHORT = range(6)  # what the call meets, as in tracer.c
 FILES, PATH = 4096, 4096
-SECONDS = 300  # a child that takes longer hangs; the machine may be busy
+SECONDS = 1800  # a child that takes longer hangs; the machine may be busy
 CRASHED = 99  # exit code of a child that raised what nobody expects
 Action = Callable[[], object]
 

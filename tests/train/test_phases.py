@@ -188,6 +188,7 @@ CASES = {
     "drowning": DROWNING,
     "student": with_student(TINY),
     "students": with_student(RACING, epochs=4, candidates=RACE, trial_epochs=2, final_epochs=3),
+    "core": with_student(TINY).model_copy(update={"model": ModelConfig(score="tucker", dim=3)}),
     "sampled": with_student(RACING).model_copy(
         update={"train": SharedConfig(softmax="sampled", candidates=8, exact_epochs=2)}
     ),

@@ -22,12 +22,20 @@ from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients, MarginObjective, Objective, SoftmaxObjective
 from kgem.model.prior import Prior, Strengths
 from kgem.train.point_estimate import EpochRecord, PointState, point_estimate
-from obvious import loss_over_facts, penalty_over_rows, random_embeddings, random_graph, strengths_of, with_leaves
+from obvious import (
+    loss_over_facts,
+    penalty_over_rows,
+    random_embeddings,
+    random_graph,
+    relation_vectors,
+    strengths_of,
+    with_leaves,
+)
 
 DATA = random_graph(n_entities=40, n_relations=4, n_facts=300)
 N_FACTS = 2 * len(DATA.train)
 PASSES = [
-    *((name, True) for name in ("complex", "distmult", "hole", "transe-l2")),
+    *((name, True) for name in ("complex", "distmult", "hole", "tucker", "transe-l2")),
     *((name, False) for name in ("complex", "cp")),
 ]
 
@@ -78,7 +86,7 @@ def obvious_pass(model: Embeddings, config: TrainConfig, seed: int) -> Embedding
     batches = softmax(model).batches(config.batch_size, seeded(seed))
     for step, batch in enumerate(batches):
         leaves = with_leaves(model.with_tables(*tables))
-        e, r = leaves.tables()
+        e, r = leaves.entities, relation_vectors(leaves)
         data = e.new_zeros(())
         for h, relation, t in facts_of(DATA, batch.items):
             if leaves.reciprocal or relation < n:
@@ -89,7 +97,7 @@ def obvious_pass(model: Embeddings, config: TrainConfig, seed: int) -> Embedding
         loss = n_queries / len(batch) * data / N_FACTS + penalty_over_rows(leaves, strengths, 3) / N_FACTS
         assert config.half_life
         rate = config.learning_rate * (config.half_life / (step / len(batches) + config.half_life)) ** 0.5
-        for table, square, gradient in zip(tables, squares, torch.autograd.grad(loss, (e, r)), strict=True):
+        for table, square, gradient in zip(tables, squares, torch.autograd.grad(loss, leaves.tables()), strict=True):
             square += gradient**2
             table -= rate * gradient / (square.sqrt() + 1e-12)
     return model.with_tables(*tables)

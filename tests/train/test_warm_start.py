@@ -27,9 +27,9 @@ PRIOR = Prior(3, complex=True)
 PHASE = {"epochs": 3, "batch_size": 30, "patience": 1}
 
 
-def config(reciprocal: bool = True, **more: Any) -> Config:
+def config(reciprocal: bool = True, score: str = "complex", **more: Any) -> Config:
     content: dict[str, Any] = {
-        "model": {"score": "complex", "dim": 3, "p": 3, "reciprocal": reciprocal},
+        "model": {"score": score, "dim": 3, "p": 3, "reciprocal": reciprocal},
         "pretrain": {**PHASE, "candidates": (2.0,)},
         "em": {**PHASE, "carry_accumulators": True},
         "retrain": {**PHASE, "candidates": ((1.0, 0.5),)},
@@ -41,14 +41,15 @@ def config(reciprocal: bool = True, **more: Any) -> Config:
     return Config.model_validate(content)
 
 
-def fitted(reciprocal: bool = True) -> FitResult:
-    fit = ThreePhases(OLD, config(reciprocal))
+def fitted(reciprocal: bool = True, score: str = "complex") -> FitResult:
+    fit = ThreePhases(OLD, config(reciprocal, score))
     exhaust(fit.epochs())
     return fit.result()
 
 
 def started(result: FitResult, epochs: int = 7) -> WarmStart:
-    return grown_start(OLD, NEW, result.point.tables(), result.posterior, result.strengths, PRIOR, epochs)
+    prior = Prior(3, result.point.score.complex)
+    return grown_start(OLD, NEW, result.point, result.posterior, result.strengths, prior, epochs)
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +62,19 @@ def warm(result: FitResult) -> WarmStart:
     return started(result)
 
 
-@pytest.mark.parametrize("reciprocal", [True, False])
-def test_old_rows_stay_to_the_bit_and_new_ones_are_where_their_ids_are(reciprocal: bool) -> None:
-    result = fitted(reciprocal)
+@pytest.mark.parametrize(
+    ("reciprocal", "score"), [(True, "complex"), (False, "complex"), (True, "tucker"), (False, "tucker")]
+)
+def test_old_rows_stay_to_the_bit_and_new_ones_are_where_their_ids_are(reciprocal: bool, score: str) -> None:
+    result = fitted(reciprocal, score)
     warm = started(result)
     q = warm.posterior
     for data, place in ((OLD.entities, 0), (OLD.relations, 1)):
         grown = (NEW.entities, NEW.relations)[place]
         blocks = 2 if place and reciprocal else 1
+        rows = blocks * len(grown) + place * result.point.n_shared  # what all facts share stays last
         ids = np.concatenate([grown.ids(data.labels) + block * len(grown) for block in range(blocks)])
+        ids = np.append(ids, np.arange(blocks * len(grown), rows))
         pairs = [
             (result.point.tables()[place], warm.point[place]),
             (
@@ -83,8 +88,8 @@ def test_old_rows_stay_to_the_bit_and_new_ones_are_where_their_ids_are(reciproca
             (result.strengths[place], warm.strengths[place]),
         ]
         for old, new in pairs:
-            assert len(new) == blocks * len(grown) and torch.equal(new[ids], old)
-        is_new = torch.ones(blocks * len(grown), dtype=torch.bool)
+            assert len(new) == rows and torch.equal(new[ids], old)
+        is_new = torch.ones(rows, dtype=torch.bool)
         is_new[ids] = False
         assert torch.equal(warm.new[place], is_new) and bool(is_new.any())
 

@@ -160,7 +160,8 @@ def read_tables(
     score = _score(config.model.score, place)
     _check_shapes(pairs, data, config, score)
     q = Posterior(*(Gaussian(m, s) for m, s in zip(pairs["mean"], pairs["log_std"], strict=True)))
-    return Embeddings(score, *pairs["point"], n_relations=data.n_relations), q, Strengths(*pairs["strengths"])
+    point = Embeddings(score, *pairs["point"], data.n_relations, score.shared_rows(config.model.dim))
+    return point, q, Strengths(*pairs["strengths"])
 
 
 def versions() -> dict[str, str]:
@@ -181,7 +182,8 @@ def _score(name: str, place: Path) -> Score:
 
 
 def _check_shapes(pairs: Mapping[str, tuple[Tensor, Tensor]], data: Dataset, config: Config, score: Score) -> None:
-    rows = (data.n_entities, data.n_relations * (2 if config.model.reciprocal else 1))
+    own = data.n_relations * (2 if config.model.reciprocal else 1)
+    rows = (data.n_entities, own + score.shared_rows(config.model.dim))
     widths = (score.entity_width(config.model.dim), score.relation_width(config.model.dim))
     for group, pair in pairs.items():
         for side, tensor, n, width in zip(SIDES, pair, rows, widths, strict=True):

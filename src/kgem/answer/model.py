@@ -132,7 +132,7 @@ class Model:
     @cached_property
     def strengths(self) -> SymbolStrengths:
         """The learned strengths by label."""
-        return SymbolStrengths.of(self.learned, self.data)
+        return SymbolStrengths.of(self.learned, self.data, self.point.n_own)
 
     def evaluate(
         self,

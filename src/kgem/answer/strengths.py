@@ -80,9 +80,10 @@ class SymbolStrengths(Table):
     reciprocals: SymbolValues  # of r^-1, under the label of r; those of r itself in the two-sided mode
 
     @classmethod
-    def of(cls, learned: Strengths, data: Dataset) -> SymbolStrengths:
+    def of(cls, learned: Strengths, data: Dataset, n_own: int) -> SymbolStrengths:
+        """`n_own` is how many rows of relations there are, with reciprocal ones; what follows is of no relation."""
         entities, relations = (lam.detach().cpu().double().numpy() for lam in learned)
-        n, labels = data.n_relations, data.relations
+        relations, n, labels = relations[:n_own], data.n_relations, data.relations
         return cls(
             SymbolValues(data.entities, entities),
             SymbolValues(labels, relations[:n]),

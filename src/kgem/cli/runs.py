@@ -26,8 +26,8 @@ def runs(
 ) -> None:
     """List the runs in a folder: graph, model, state, MRR and size.
 
-    A run that was stopped goes on with 'kgem resume'. Only small files are read: that a finished run is whole is seen
-    by the sizes of its files, and checked when it is opened.
+    A run that was stopped goes on with 'kgem resume', also if a model was made of what was there ('unfinished'). Only
+    small files are read: that a finished run is whole is seen by the sizes of its files, and checked when it is opened.
     """
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "there is no such folder"

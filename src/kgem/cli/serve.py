@@ -23,6 +23,10 @@ def serve(
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Let --host be one that other machines reach: there is no password.")
     ] = False,
+    origin: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Where a proxy shows the page, as https://graph.example.org."),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: Device = "cpu",
 ) -> None:
@@ -32,9 +36,11 @@ def serve(
     each on disk before the page shows it. Ctrl-C stops the server.
     """
     _check_extra()
-    from kgem.serve.server import answer, bind_socket, check_host, prepare_explorer
+    from kgem.serve.server import answer, bind_socket, check_host, prepare_explorer, split_origin
 
     check_host(host, allow_remote)
+    if origin is not None:
+        split_origin(origin)
     with bind_socket(host, port) as listening:
         model = open_model(run, device)
         with Progress("getting ready"), treat_artifacts_as_input():
@@ -47,7 +53,7 @@ def serve(
             if open_page:
                 _open(address)
 
-        answer(explorer, listening, names=(host,), remote=allow_remote, on_start=announce)
+        answer(explorer, listening, names=(host,), remote=allow_remote, origin=origin, on_start=announce)
     say("stopped")
 
 

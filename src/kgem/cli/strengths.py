@@ -66,7 +66,7 @@ def _list_symbols(model: Model, kind: str) -> tuple[list[dict[str, Any]], dict[s
         labels = list(data.relations) * (1 + both)
         kinds = ["relation"] * data.n_relations + ["reciprocal"] * (data.n_relations * both)
         counts = np.tile(data.relation_counts, 1 + both)
-        lam = model.learned.relations.cpu().double().numpy()
+        lam = model.learned.relations[: model.point.n_own].cpu().double().numpy()
     fit = fit_strengths(lam, counts)
     flat = np.isnan(fit.slope)  # all symbols are equally frequent
     usual = np.full(len(lam), np.exp(np.log(lam).mean())) if flat else fit.scale * np.maximum(counts, 1) ** fit.slope

@@ -71,7 +71,8 @@ class TableScorer:
         self.like = embeddings.entities
         (_, width), (_, relation_width) = (table.shape for table in embeddings.tables())
         copies = (not embeddings.score.bilinear) + (not embeddings.reciprocal)  # of the range's rows
-        self.bytes_per_query = (4 * width + 2 * relation_width) * self.like.element_size()
+        mixed = max(relation_width, embeddings.n_shared)  # numbers that a query takes for its relation, at most
+        self.bytes_per_query = (4 * width + 2 * mixed) * self.like.element_size()
         self.bytes_per_entity = copies * (width + 2) * self.like.element_size()
 
     def prepare(self, heads: Tensor, relations: Tensor) -> Callable[[int, int, Tensor], None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 __all__ = [
     "BOARD",
@@ -20,6 +22,7 @@ __all__ = [
     "RUN_KIND",
     "RUN_VERSION",
     "read_log",
+    "to_log_line",
 ]
 
 RUN_KIND, RUN_VERSION = "kgem-run", 2  # 2: a run may go on from an earlier one
@@ -34,10 +37,28 @@ PHASE_NAMES = {  # of those in its log, as people read them
 }
 
 
+CHECK = "crc32"  # the last key of a record in the log
+
+
+def to_log_line(record: Mapping[str, Any]) -> str:
+    """A record as it stands in the log, with a checksum of itself."""
+    said = json.dumps(record)
+    return f'{said[:-1]}, "{CHECK}": "{crc32(said.encode()):08x}"}}\n'
+
+
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run's log, without a last line that was not written to its end."""
+    """The records of a run's log, without a last line that was not written to its end.
+
+    A ValueError if one is not what was written; logs of version 0.1 have no checksums.
+    """
     try:
         text = (folder / LOG_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    *lines, _ = text.split("\n")
+    records = [json.loads(line) for line in lines]
+    if any(isinstance(record, dict) and CHECK in record for record in records):
+        for place, (line, record) in enumerate(zip(lines, records, strict=True), start=1):
+            if not isinstance(record, dict) or not record.pop(CHECK, None) or to_log_line(record) != f"{line}\n":
+                raise ValueError(f"line {place} is not what was written")
+    return records

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,15 +23,16 @@ class Embeddings:
 
     With reciprocal facts (Eq. 7) R has 2 * n_relations rows. In the two-sided mode of Eq. 5 it has
     n_relations rows, and the reciprocal id r + n_relations reads row r transposed, so that whoever
-    asks (t, r^-1, ?) need not know the difference.
+    asks (t, r^-1, ?) need not know the difference. What all facts share, as TuckER's core, are the last rows of R.
 
     Where several processes fit a model together, each has a range of the rows of E, and all of R.
     """
 
     score: Score
     entities: Tensor  # (n_entities, entity_width)
-    relations: Tensor  # (2 * n_relations or n_relations, relation_width)
+    relations: Tensor  # (2 * n_relations or n_relations, and n_shared, relation_width)
     n_relations: int
+    n_shared: int = 0  # rows that belong to no relation
     shards: Shards = WHOLE
 
     @classmethod
@@ -47,15 +50,22 @@ class Embeddings:
         device: torch.device | str = "cpu",
         shards: Shards = WHOLE,
     ) -> Embeddings:
-        """Algorithm 1, line 1: independent normal entries, drawn on the CPU: a seed means one start."""
+        """Algorithm 1, line 1: independent normal entries, drawn on the CPU: a seed means one start.
 
-        def draw(rows: int, width: int) -> Tensor:
+        Shared rows have length one on average: a product of four small numbers gives no gradient to leave with.
+        """
+
+        def draw(rows: int, width: int, scale: float) -> Tensor:
             entries = torch.randn(rows, width, generator=generator, dtype=torch.float32)
             return (entries * scale).to(device=device, dtype=dtype)
 
         rows = 2 * n_relations if reciprocal else n_relations
-        entities = shards.own(draw(n_entities, score.entity_width(dim)))
-        return cls(score, *clone_joint((entities, draw(rows, score.relation_width(dim)))), n_relations, shards)
+        entities = shards.own(draw(n_entities, score.entity_width(dim), scale))
+        width, n_shared = score.relation_width(dim), score.shared_rows(dim)
+        relations = draw(rows, width, scale)
+        if n_shared:
+            relations = torch.cat([relations, draw(n_shared, width, width**-0.5)])
+        return cls(score, *clone_joint((entities, relations)), n_relations, n_shared, shards)
 
     @property
     def n_entities(self) -> int:
@@ -64,7 +74,20 @@ class Embeddings:
     @property
     def reciprocal(self) -> bool:
         """Whether reciprocal relations have vectors of their own."""
-        return self.relations.shape[0] == 2 * self.n_relations
+        return self.n_own == 2 * self.n_relations
+
+    @property
+    def n_own(self) -> int:
+        """How many rows of R belong to a relation or to a reciprocal one: the first."""
+        return len(self.relations) - self.n_shared
+
+    def relation_occurrences(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How often each row of R occurs, (rows,); `counts` (n_relations,) are facts of each relation.
+
+        Shared rows are in every fact, but together: each counts for its part.
+        """
+        own = np.tile(counts, 2 if self.reciprocal else 1)
+        return np.append(own, np.full(self.n_shared, int(counts.sum()) // max(1, self.n_shared)))
 
     def tables(self) -> tuple[Tensor, Tensor]:
         return self.entities, self.relations
@@ -86,10 +109,23 @@ class Embeddings:
         return self.score.swap(rows) if reverse else rows
 
     def relation_rows(self, ids: Tensor, *, reverse: bool = False) -> Tensor:
-        """Relation vectors of queries, all of one side: (b, relation_width)."""
+        """What `query` takes for the relations of queries, all of one side: (b, relation_width), or mixed (b, d)."""
         if not reverse:
-            return self.relations.index_select(0, ids)
-        return self.score.transpose(self.relations.index_select(0, ids - self.n_relations))
+            return self.mix_relations(ids)
+        return self.score.transpose(self.mix_relations(ids - self.n_relations))
+
+    def mix_relations(self, rows: Tensor) -> Tensor:
+        """Rows of R, each mixed with the shared ones where there are any: (b, relation_width), or (b, d)."""
+        own = self.relations.index_select(0, rows)
+        return self.score.mix(own, self.relations[self.n_own :]) if self.n_shared else own
+
+    def add_relation_gradient(self, rows: Tensor, grad: Tensor, out: Tensor) -> None:
+        """Mutates `out`, which is like R: adds what the gradient of `mix_relations(rows)` is for R."""
+        if self.n_shared:
+            own, shared = self.relations.index_select(0, rows), self.relations[self.n_own :]
+            grad, grad_shared = self.score.mix_vjp(own, shared, grad)
+            out[self.n_own :].add_(grad_shared)
+        out.index_add_(0, rows, grad)
 
     def tail_table(self, *, reverse: bool = False, rows: slice = slice(None)) -> Tensor:
         """What queries of one side are compared with, or a range of it, in this process: (n_entities, query_width)."""

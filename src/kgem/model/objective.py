@@ -144,7 +144,7 @@ class SoftmaxObjective(Objective):
             grads.entities.add_(score.swap(turn))
         if reverse:
             relations, grad_r = relations - embeddings.n_relations, score.transpose(grad_r)
-        grads.relations.index_add_(0, relations, grad_r)
+        embeddings.add_relation_gradient(relations, grad_r, grads.relations)
         return loss
 
 
@@ -212,7 +212,7 @@ class MarginObjective(Objective):
         grads = self._gradients
         embeddings.shards.add(grads.entities, heads, grad_h)
         embeddings.shards.add(grads.entities, ids.flatten(), grad_t.flatten(0, 1))
-        grads.relations.index_add_(0, relations, grad_r)
+        embeddings.add_relation_gradient(relations, grad_r, grads.relations)
         return float(hinge.detach())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 __all__ = ["ALL", "Rows", "Touched"]
@@ -22,6 +23,11 @@ class Rows:
     def take(self, table: Tensor) -> Tensor:
         """Copies of these rows, or the table itself if they are all."""
         return table if self.ids is None else table.index_select(0, self.ids)
+
+    def followed_by(self, ids: Tensor) -> Rows:
+        """These rows and further ones with larger ids, (m,), that are charged in full; not of every row."""
+        assert self.ids is not None and isinstance(self.share, Tensor)
+        return Rows(torch.cat([self.ids, ids]), torch.cat([self.share, self.share.new_ones(len(ids))]))
 
 
 class Touched(NamedTuple):

@@ -82,6 +82,8 @@ class SampledObjective(Objective):
             + torch.bincount(self._pieces.tails, minlength=like.n_entities),
             torch.bincount(rows, minlength=len(like.relations)),
         )
+        self._shared = torch.arange(like.n_own, len(like.relations), device=entities.device)  # in every question
+        self.occurrences[1][self._shared] = self.n_items
         self._some_unseen = any(bool((n == 0).any()) for n in self.occurrences)
         self._own_occurrences = like.shards.own(self.occurrences[0]), self.occurrences[1]
         self._checked = self._pieces.questions(CHECKED)
@@ -136,7 +138,7 @@ class SampledObjective(Objective):
         each = self.n_items / max(len(items), 1)
         touched = Touched(
             self._rows(entities, here, self.occurrences[0], each),
-            self._rows(relations, relations_here, self.occurrences[1], each),
+            self._rows(relations, relations_here, self.occurrences[1], each).followed_by(self._shared),
         )
         weights = self.candidates.weights[drawn.cpu()].to(items.device)
         return SampledBatch(len(items), touched, candidates, weights, sides, order, offsets)
@@ -161,7 +163,7 @@ class SampledObjective(Objective):
         ]
         relations = torch.zeros_like(embeddings.relations)
         for side, found in zip(batch.sides, sides, strict=True):
-            relations.index_add_(0, side.relations, found.relations)
+            embeddings.add_relation_gradient(side.relations, found.relations, relations)
         return sum(float(side.loss) for side in sides), Gradients(add_up(sides, batch.order, batch.offsets), relations)
 
     def _add_prior(self, embeddings: Embeddings, strengths: Strengths, touched: Touched, grads: Gradients) -> None:

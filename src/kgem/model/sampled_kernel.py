@@ -74,7 +74,7 @@ class _Read(NamedTuple):
     """What questions read from the touched rows of one model."""
 
     h: Tensor  # (b, entity_width)
-    r: Tensor  # (b, relation_width)
+    r: Tensor  # (b, relation_width), or mixed (b, d)
     q: Tensor  # (b, d)
     tails: Tensor  # (touched, d)
     others: Tensor  # (M, d) candidates as tails
@@ -141,7 +141,7 @@ def add_up(sides: Sequence[SideGradients], order: Tensor, offsets: Tensor) -> Te
 
 def _read(model: Embeddings, side: Side, candidates: Tensor) -> _Read:
     score, entities = model.score, model.entities
-    r = model.relations.index_select(0, side.relations)
+    r = model.mix_relations(side.relations)
     if side.reverse:
         entities, r = score.swap(entities), score.transpose(r)
     h, tails = entities.index_select(0, side.heads), score.tails(entities)

@@ -14,10 +14,13 @@ product and nothing but `query` has to be written. Your own score takes about te
 
 Gradients of `query` come from autograd unless `query_vjp` is given as well. Scores that are not linear
 in the tail set `bilinear = False` and give `compare` and `pair` (see TransE); those that are to be trained
-without reciprocal facts give `transpose`. docs/scores.md has the whole story.
+without reciprocal facts give `transpose`; those with parameters that all facts share say how a relation's row
+and these make one (see TuckER). docs/scores.md has the whole story.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -42,16 +45,25 @@ class Score:
         """Real numbers per relation at embedding dimension K."""
         return 2 * dim if self.complex else dim
 
+    def shared_rows(self, dim: int) -> int:
+        """Rows of R, beyond those of relations, that all facts share."""
+        return 0
+
+    def mix(self, r: Tensor, shared: Tensor) -> Tensor:
+        """What `query` takes for relations where there are shared rows: (b, width), (shared_rows, width) -> (b, d)."""
+        raise NotImplementedError
+
+    def mix_vjp(self, r: Tensor, shared: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients with respect to r and the shared rows, given that with respect to mix(r, shared)."""
+        return _vjp(self.mix, r, shared, grad)
+
     def query(self, h: Tensor, r: Tensor) -> Tensor:
-        """(b, entity_width), (b, relation_width) -> (b, query_width)."""
+        """(b, entity_width), (b, relation_width) -> (b, query_width); r is mixed where there are shared rows."""
         raise NotImplementedError
 
     def query_vjp(self, h: Tensor, r: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients with respect to h and r, given that with respect to query(h, r)."""
-        with torch.enable_grad():
-            h, r = h.detach().requires_grad_(), r.detach().requires_grad_()
-            grads = torch.autograd.grad(self.query(h, r), (h, r), grad, materialize_grads=True)
-        return grads[0], grads[1]
+        return _vjp(self.query, h, r, grad)
 
     def tails(self, table: Tensor) -> Tensor:
         """The columns of the entity table that tails use: a view (N_e, query_width)."""
@@ -190,6 +202,24 @@ class Rescal(Score):
         return r.reshape(*r.shape[:-1], dim, dim)
 
 
+class TuckER(Rescal):
+    """W x1 r x2 h x3 t: RESCAL whose matrix is R_ij = <r, W_ij>, with a core W of K x K rows that all facts share."""
+
+    name = "tucker"
+
+    def relation_width(self, dim: int) -> int:
+        return dim
+
+    def shared_rows(self, dim: int) -> int:
+        return dim * dim
+
+    def mix(self, r: Tensor, shared: Tensor) -> Tensor:
+        return r @ shared.T
+
+    def mix_vjp(self, r: Tensor, shared: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return grad @ shared, grad.T @ r
+
+
 class QuatE(Score):
     """<h (x) r, t> with K quaternions each and Hamilton's product; r keeps its length, which the prior limits.
 
@@ -254,8 +284,17 @@ class TransE(Score):
 
 
 SCORES: dict[str, Score] = {
-    score.name: score for score in (DistMult(), ComplEx(), CP(), HolE(), QuatE(), Rescal(), TransE(1), TransE(2))
+    score.name: score
+    for score in (DistMult(), ComplEx(), CP(), HolE(), QuatE(), Rescal(), TuckER(), TransE(1), TransE(2))
 }
+
+
+def _vjp(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of <function(x, y), grad>, by autograd."""
+    with torch.enable_grad():
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        grads = torch.autograd.grad(function(x, y), (x, y), grad, materialize_grads=True)
+    return grads[0], grads[1]
 
 
 def get_score(name: str) -> Score:

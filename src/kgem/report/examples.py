@@ -23,6 +23,12 @@ class Example:
     tail: str
     rank: int  # filtered
 
+    @property
+    def facts(self) -> list[tuple[str, str, str]]:
+        """The question with each of its answers, and then with the one that was held out."""
+        head, relation, _ = self.prediction.query
+        return [(str(head), str(relation), tail) for tail in (*(answer.label for answer in self.answers), self.tail)]
+
 
 def draw_examples(model: Model, split: str, mode: str) -> Iterator[Example]:
     """Facts drawn at random, of as many relations as there are."""

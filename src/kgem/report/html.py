@@ -63,9 +63,10 @@ def pair(*cards: str) -> str:
     return f'<div class="pair">{"".join(cards)}</div>'
 
 
-def details(title: str, content: str) -> str:
-    """Content that is shown when its title is clicked."""
-    return f"<details><summary>{esc(title)}</summary>{content}</details>"
+def details(title: str, content: str, kind: str = "") -> str:
+    """Content that is shown when its title is clicked; `kind` is its class."""
+    opening = f'<details class="{kind}">' if kind else "<details>"
+    return f"{opening}<summary>{esc(title)}</summary>{content}</details>"
 
 
 def preformatted(text: str) -> str:

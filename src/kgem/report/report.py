@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kgem.answer.missing import ScoredFact
 from kgem.answer.model import Model, load
 from kgem.answer.proposals import is_large
 from kgem.data.streams import write_to
@@ -19,6 +20,7 @@ from kgem.report.examples import draw_examples
 from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import Section, assemble_page, esc
 from kgem.report.naming import name_evaluation, name_examples, name_facts
+from kgem.report.reasons import Labels, find_reasons
 
 PATIENCE = 120.0  # seconds for proposals where to ask all questions would take hours
 
@@ -56,22 +58,32 @@ def render_report(
     tell("calibration")
     calibration = measure_calibration(model, split, chosen, most=ENOUGH_FACTS)
     tell("predictions")
-    examples = name_examples(model.data, list(draw_examples(model, split, chosen)))
+    drawn = list(draw_examples(model, split, chosen))
     tell("proposals")
     seconds = PATIENCE if is_large(model.data) else None
-    proposals = name_facts(model.data, model.missing_facts(sections.PROPOSALS, mode=chosen, seconds=seconds))
+    proposed = model.missing_facts(sections.PROPOSALS, mode=chosen, seconds=seconds)
+    why = find_reasons(model, (*list_proposals(proposed), *(fact for each in drawn for fact in each.facts)), chosen)
+    examples, proposals = name_examples(model.data, drawn), name_facts(model.data, proposed)
     asked = pick_facts(model.data.reciprocal(model.data.split(split)), most, model.config.seed)
     frequent = rank(FrequencyScorer(model.data), asked, model.data.filter_index)
     baseline = summarise(frequent.of("pessimistic"))
     tell("figures")
     parts = [
         Section(
-            "proposals", "Proposals", "What the graph may lack", sections.render_proposals(model, proposals, chosen)
+            "proposals",
+            "Proposals",
+            "What the graph may lack",
+            sections.render_proposals(model, proposals, [why[fact] for fact in list_proposals(proposed)], chosen),
         ),
         Section(
             "quality", "Quality", "How good it is", sections.render_quality(model, evaluation, baseline, split, chosen)
         ),
-        Section("predictions", "Predictions", "What it predicts", sections.render_predictions(examples, split)),
+        Section(
+            "predictions",
+            "Predictions",
+            "What it predicts",
+            sections.render_predictions(examples, [[why[fact] for fact in each.facts] for each in drawn], split),
+        ),
         Section(
             "calibration",
             "Calibration",
@@ -96,6 +108,11 @@ def render_report(
     headline += sections.render_verdict(evaluation, baseline.mrr, proposals, split)
     headline += sections.render_headline(model, evaluation, calibration, baseline.mrr, split)
     return assemble_page(model.data.name, lead, headline, parts, footer)
+
+
+def list_proposals(proposed: Sequence[ScoredFact]) -> list[Labels]:
+    """The facts themselves, by label."""
+    return [(fact.head, fact.relation, fact.tail) for fact in proposed]
 
 
 def default_target(folder: Path) -> Path:

@@ -23,6 +23,7 @@ from kgem.report.figures.drawing import rough_duration
 from kgem.report.formatting import METRICS, answer_ranges, metric_cells, percent, pluralise
 from kgem.report.history import RunHistory
 from kgem.report.html import bar, breakable, card, details, esc, note, pair, picture, preformatted, table, tag, tiles
+from kgem.report.reasons import Reasons, render_reasons
 from kgem.settings import to_toml
 
 RELATIONS = 25  # in the table of relations
@@ -63,7 +64,7 @@ def render_unfinished(model: Model) -> str:
     return f'<p class="verdict-line"><b>Unfinished.</b> {esc(missing[0].upper() + missing[1:])}.</p>'
 
 
-def render_proposals(model: Model, proposals: Sequence[ScoredFact], mode: str) -> str:
+def render_proposals(model: Model, proposals: Sequence[ScoredFact], why: Sequence[Reasons], mode: str) -> str:
     """Facts that the graph may lack, why, and how often such proposals were right."""
     ranker = model.mode_scorer(mode).ranker
     about = (
@@ -76,13 +77,12 @@ def render_proposals(model: Model, proposals: Sequence[ScoredFact], mode: str) -
     )
     rows = [
         [
-            " · ".join(map(breakable, (fact.head, fact.relation, fact.tail)))
-            + (f"<br><small>like {' · '.join(map(breakable, fact.like[0]))}</small>" if fact.like else ""),
+            " · ".join(map(breakable, (fact.head, fact.relation, fact.tail))) + render_reasons(reasons),
             percent(fact.probability if fact.chance is None else fact.chance),
         ]
-        for fact in proposals
+        for fact, reasons in zip(proposals, why, strict=True)
     ]
-    columns = ["proposal, and the known fact that is most like it", "probability" if ranker is None else "its kind"]
+    columns = ["proposal", "probability" if ranker is None else "its kind"]
     return note(about) + card(table(columns, rows))
 
 
@@ -101,34 +101,35 @@ def render_headline(model: Model, evaluation: Evaluation, calibration: Calibrati
     return tiles(numbers)
 
 
-def render_predictions(examples: Sequence[Example], split: str) -> str:
+def render_predictions(examples: Sequence[Example], why: Sequence[Sequence[Reasons]], split: str) -> str:
     about = (
         f"Questions drawn at random from the {split} facts{', which the fit never saw' * (split == 'test')}. Known "
         f"answers are not listed, though they have their share of the probability, which says <b>{esc(MEANING['tail'])}"
         "</b>. Ranges: nine of ten samples of the posterior."
     )
-    return note(about) + pair(*(_render_example(example, split) for example in examples))
+    return note(about) + pair(*(_render_example(*each, split) for each in zip(examples, why, strict=True)))
 
 
-def _render_example(example: Example, split: str) -> str:
+def _render_example(example: Example, why: Sequence[Reasons], split: str) -> str:
     head, relation, _ = example.prediction.query
-    rows = "".join(_render_answer(answer, answer.known == split, split) for answer in example.answers)
-    verdict = f"held out: <b>{esc(example.tail)}</b>, rank {example.rank:,}"
+    answers = zip(example.answers, why[:-1], strict=True)
+    rows = "".join(_render_answer(answer, reasons, answer.known == split, split) for answer, reasons in answers)
+    verdict = f"held out: <b>{esc(example.tail)}</b>, rank {example.rank:,}{render_reasons(why[-1])}"
     return card(
         f'<p class="ask">{esc(head)} · {esc(relation)} · <b>?</b></p>',
         f'<ol class="answers">{rows}</ol>',
-        f'<p class="verdict">{verdict}</p>',
+        f'<div class="verdict">{verdict}</div>',
     )
 
 
-def _render_answer(answer: Answer, right: bool, split: str) -> str:
+def _render_answer(answer: Answer, reasons: Reasons, right: bool, split: str) -> str:
     shares, ranks = answer_ranges(answer)
     ranges = f"{esc(shares)} · rank {ranks} · " if shares else ""
     mark = tag(f"in {split}") if right else ""
     return (
         f"<li{' class=right' if right else ''}><div class=row><span>{esc(answer.label)}{mark}</span>"
         f"<span class=p>{esc(percent(answer.probability))}</span></div>{bar(answer.probability)}"
-        f"<small>{ranges}{pluralise(answer.frequency, 'training fact')}</small></li>"
+        f"<small>{ranges}{pluralise(answer.frequency, 'training fact')}</small>{render_reasons(reasons)}</li>"
     )
 
 

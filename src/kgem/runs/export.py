@@ -3,7 +3,7 @@
 All are folders of files, without pickle.
 
 Rows are in the order of ids. With reciprocal facts (Eq. 7) the relations come twice, first as they are, then reversed.
-A complex vector is [real parts | imaginary parts].
+A complex vector is [real parts | imaginary parts]. What all facts share, as TuckER's core, is a table of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kgem.runs.hugging_face import write_hugging_face
 __all__ = ["FORMATS", "Format", "export"]
 
 ENTITIES, RELATIONS = "entity_representations.{}._embeddings.weight", "relation_representations.{}._embeddings.weight"
+CORE = "interaction.core_tensor"
 PYKEEN: dict[str, tuple[str, dict[str, Any]]] = {  # our score: PyKEEN's class and what its constructor must be told
     "complex": ("ComplEx", {}),
     "cp": ("CP", {"rank": 1}),
@@ -37,6 +38,7 @@ PYKEEN: dict[str, tuple[str, dict[str, Any]]] = {  # our score: PyKEEN's class a
     "hole": ("HolE", {}),
     "quate": ("QuatE", {"relation_normalizer": None}),
     "rescal": ("RESCAL", {}),
+    "tucker": ("TuckER", {"apply_batch_normalization": False, "dropout_0": 0.0, "dropout_1": 0.0, "dropout_2": 0.0}),
     "transe-l1": ("TransE", {"scoring_fct_norm": 1}),
     "transe-l2": ("TransE", {"scoring_fct_norm": 2}),
 }
@@ -83,38 +85,45 @@ def export(model: Model, folder: str | Path, to: str, mode: str = "auto") -> Non
 
 def _write_parquet(model: Model, mode: str, folder: Path) -> None:
     """entities.parquet and relations.parquet: label, frequency, strength, vector, and q's standard deviations."""
-    q = model.posterior
-    sides = _label_rows(model)
-    for name, table, q_side, lam in zip(
-        ("entities", "relations"), model.tables(mode).tables(), (q.entities, q.relations), model.learned, strict=True
-    ):
-        labels, reverse, counts = sides[name]
-        columns: dict[str, Any] = {"label": labels}
-        if name == "relations":
-            columns["reciprocal"] = reverse
-        columns |= {"frequency": counts, "strength": _to_numpy(lam), "vector": _to_numpy(table)}
+    q, n_own = model.posterior, model.point.n_own
+    tables = zip(model.tables(mode).tables(), (q.entities.log_std, q.relations.log_std), model.learned, strict=True)
+    (entities, relations), labelled = ([_to_numpy(t) for t in each] for each in tables), _label_rows(model)
+    parts = {
+        "entities": entities,
+        "relations": [t[:n_own] for t in relations],
+        "shared": [t[n_own:] for t in relations],
+    }
+    for name, (table, log_std, lam) in parts.items():
+        columns: dict[str, Any] = {}
+        if name in labelled:
+            labels, reverse, counts = labelled[name]
+            columns = {"label": labels, **({"reciprocal": reverse} if name == "relations" else {}), "frequency": counts}
+        columns |= {"strength": lam, "vector": table}
         if mode != "point":
-            columns["std"] = np.exp(_to_numpy(q_side.log_std))
-        pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
+            columns["std"] = np.exp(log_std)
+        if name in labelled or len(table):
+            pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
 
 
 def _write_npz(model: Model, mode: str, folder: Path) -> None:
     """tables.npz: tables, labels, strengths and frequencies, all plain arrays."""
     entities, relations = (_to_numpy(table) for table in model.tables(mode).tables())
     strengths = {name: _to_numpy(lam) for name, lam in zip(("entity", "relation"), model.learned, strict=True)}
-    sides = _label_rows(model)
+    sides, n_own = _label_rows(model), model.point.n_own
+    shared = {"shared": relations[n_own:], "shared_strengths": strengths["relation"][n_own:]}
     np.savez(
         folder / "tables.npz",
         allow_pickle=False,
         entities=entities,
-        relations=relations,
+        relations=relations[:n_own],
         entity_labels=np.array(sides["entities"][0], dtype=np.str_),
         relation_labels=np.array(sides["relations"][0], dtype=np.str_),
         relation_is_reciprocal=np.array(sides["relations"][1]),
         entity_strengths=strengths["entity"],
-        relation_strengths=strengths["relation"],
+        relation_strengths=strengths["relation"][:n_own],
         entity_counts=sides["entities"][2],
         relation_counts=sides["relations"][2],
+        **(shared if model.point.n_shared else {}),
     )
 
 
@@ -123,7 +132,7 @@ def _write_word2vec(model: Model, mode: str, folder: Path) -> None:
     for name, table in zip(("entities", "relations"), model.tables(mode).tables(), strict=True):
         labels, reverse, _ = _label_rows(model)[name]
         words = _without_spaces([f"{label}⁻¹" if back else label for label, back in zip(labels, reverse, strict=True)])
-        rows = _to_numpy(table)
+        rows = _to_numpy(table)[: len(words)]
         with (folder / f"{name}.txt").open("w", encoding="utf-8", newline="\n") as file:
             file.write(f"{rows.shape[0]} {rows.shape[1]}\n")
             file.writelines(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True))
@@ -153,6 +162,7 @@ def _write_pykeen(model: Model, mode: str, folder: Path) -> None:
     name, arguments = PYKEEN[score]
     tables, data = model.tables(mode), model.data
     entities, relations = (_to_numpy(table) for table in tables.tables())
+    relations, shared = np.split(relations, [tables.n_own])
     if tables.reciprocal:  # PyKEEN has each relation beside its inverse
         relations = relations.reshape(2, data.n_relations, -1).swapaxes(0, 1).reshape(relations.shape)
     if score == "complex":  # and each real part beside its imaginary part
@@ -164,6 +174,9 @@ def _write_pykeen(model: Model, mode: str, folder: Path) -> None:
         relations = -relations  # its score has the other sign
     halves = np.split(entities, 2, axis=1) if score == "cp" else [entities]  # of heads, of tails
     weights = {ENTITIES.format(place): table for place, table in enumerate(halves)} | {RELATIONS.format(0): relations}
+    if score == "tucker":  # K x K rows are (head, tail, relation) here, (head, relation, tail) there
+        dim = entities.shape[1]
+        weights[CORE] = shared.reshape(dim, dim, -1).swapaxes(1, 2)
     np.savez(folder / "weights.npz", allow_pickle=False, **{key: np.ascontiguousarray(t) for key, t in weights.items()})
     for kind, vocabulary in (("entity", data.entities), ("relation", data.relations)):
         _write_json(folder / f"{kind}_to_id.json", {label: place for place, label in enumerate(vocabulary)})

@@ -70,7 +70,7 @@ def start_fit(
 def needed_memory(data: Dataset, config: Config) -> Memory:
     """What a fit of this graph holds, phase by phase."""
     score, dim = get_score(config.model.score), config.model.dim
-    rows = data.n_relations * (2 if config.model.reciprocal else 1)
+    rows = data.n_relations * (2 if config.model.reciprocal else 1) + score.shared_rows(dim)
     widths = score.entity_width(dim), score.relation_width(dim)
     return fit_memory(config, data.n_entities, len(data.train), len(data.query_index), widths, rows)
 

@@ -58,6 +58,9 @@ def write_hugging_face(model: Model, mode: str, folder: Path) -> None:
     tables, data = model.tables(mode), model.data
     tensors = dict(zip(("entities", "relations"), tables.tables(), strict=True))
     tensors |= dict(zip(("entity_strengths", "relation_strengths"), model.learned, strict=True))
+    if tables.n_shared:
+        for name, of in (("relations", "shared"), ("relation_strengths", "shared_strengths")):
+            tensors[name], tensors[of] = tensors[name].tensor_split([tables.n_own])
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     save_file(whole, folder / "model.safetensors", metadata={"format": "pt"})
     config = {
@@ -85,6 +88,7 @@ def write_card(model: Model, mode: str) -> str:
     head, relation, _ = data.label(data.train[0])
     complex_rows = "A row is real parts first, then imaginary parts. " if tables.score.complex else ""
     twice = "Relations come twice, first as they are, then reversed." if tables.reciprocal else ""
+    shared = f" `shared` has {tables.n_shared:,} more rows, which all facts use." if tables.n_shared else ""
     body = CARD.format(
         title=_in_line(f"{config.score} of {data.name}"),
         graph=_in_line(data.name),
@@ -97,8 +101,8 @@ def write_card(model: Model, mode: str) -> str:
         relation=_in_code(relation),
         mode=mode,
         entities=tuple(tables.entities.shape),
-        relations=tuple(tables.relations.shape),
-        layout=complex_rows + twice,
+        relations=(tables.n_own, tables.relations.shape[1]),
+        layout=complex_rows + twice + shared,
     )
     # JSON is YAML: no label can break out of the header.
     header = "".join(f"{key}: {json.dumps(value)}\n" for key, value in _metadata(model).items())

@@ -1,8 +1,9 @@
 """What a person decided about proposed facts, durably: an append-only log that any number of processes may share.
 
 `review.tsv` begins with a line of column names; each further line is one decision. The last line about a fact counts,
-and `undo` takes the decision back. Tabs, newlines, carriage returns and backslashes in labels are escaped. A line that
-was not written to its end, or makes no sense, is passed over and told.
+and `undo` takes the decision back. Tabs, newlines, carriage returns and backslashes in labels are escaped. The last
+column is a checksum of the others. A line that was not written to its end, has changed since, or makes no sense, is
+passed over and told. Logs without that column, as version 0.1 wrote them and as people do, are read as they are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from zlib import crc32
 
 from kgem.errors import ArtifactError, InputError
 from kgem.files.atomic import sync
@@ -58,8 +60,9 @@ class Decision:
         return asdict(self)
 
 
-COLUMNS = tuple(column.name for column in fields(Decision))
+COLUMNS = (*(column.name for column in fields(Decision)), "check")
 HEADER = "\t".join(COLUMNS).encode()
+UNCHECKED = "\t".join(COLUMNS[:-1]).encode()  # of a log whose lines may go without a checksum
 
 
 class Review:
@@ -74,6 +77,7 @@ class Review:
         self._made: dict[Fact, Decision] = {}  # oldest first
         self._problems: dict[int, str] = {}  # by line
         self._read, self._lines = 0, 0  # bytes and lines that are known
+        self._checked = False  # whether each line must have a checksum
         self._file: tuple[int, int] | None = None  # which one it was: device and inode
 
     @property
@@ -184,10 +188,12 @@ class Review:
     def _take(self, place: int, line: bytes) -> None:
         line = line.removeprefix(b"\xef\xbb\xbf" if place == 1 else b"").removesuffix(b"\r")
         self._problems.pop(place, None)
-        if line in (b"", HEADER):
+        if line in (HEADER, UNCHECKED):
+            self._checked = line == HEADER
+        if line in (b"", HEADER, UNCHECKED):
             return
         try:
-            made = _parse(line)
+            made = _parse(line, self._checked)
         except ValueError as error:
             self._problems[place] = f"passed over: {error}"
             return
@@ -225,18 +231,24 @@ def _stamp(time: datetime) -> str:
 
 def _to_line(made: Decision) -> bytes:
     try:
-        return "\t".join(_SPECIAL.sub(lambda found: _ESCAPES[found[0]], field) for field in astuple(made)).encode()
+        line = "\t".join(_SPECIAL.sub(lambda found: _ESCAPES[found[0]], field) for field in astuple(made)).encode()
+        return b"%b\t%08x" % (line, crc32(line))
     except UnicodeEncodeError as error:
         raise InputError("a label is not text that can be written", remedy="labels are text in UTF-8") from error
 
 
-def _parse(line: bytes) -> Decision:
+def _parse(line: bytes, checked: bool) -> Decision:
     """The decision in a line without its newline; a ValueError says why there is none."""
     try:
         columns = line.decode().split("\t")
     except UnicodeDecodeError:
         raise ValueError("not text in UTF-8") from None
-    if len(columns) != len(COLUMNS):
+    if len(columns) == len(COLUMNS):
+        said, _, check = line.rpartition(b"\t")
+        if check != b"%08x" % crc32(said):
+            raise ValueError("its checksum is not that of the line")
+        columns.pop()
+    elif len(columns) != len(COLUMNS) - 1 or checked:
         raise ValueError(f"{len(columns)} columns instead of {len(COLUMNS)}")
     made = Decision(*(_ESCAPED.sub(_unescape, column) for column in columns))
     for name, given, choices in (("decision", made.decision, (*DECISIONS, UNDO)), ("kind", made.kind, KINDS)):

@@ -43,6 +43,7 @@ from kgem.files.run_folder import (
     RUN_KIND,
     RUN_VERSION,
     read_log,
+    to_log_line,
 )
 from kgem.files.store import Store, is_store, read_kind, read_store, write_store
 from kgem.model.processes import ALONE, Processes
@@ -299,7 +300,7 @@ class Run:
     def _write_log(self) -> None:
         """The log as of the checkpoint: epochs that are run again are not in it twice."""
         try:
-            _write_text(self.folder / LOG_FILE, "".join(map(_line, self.records)))
+            _write_text(self.folder / LOG_FILE, "".join(map(to_log_line, self.records)))
             self._log_is_whole = True
         except ArtifactError as error:
             self._log_is_whole = False  # the next epoch writes all of it
@@ -310,7 +311,7 @@ class Run:
             return self._write_log()
         try:
             with (self.folder / LOG_FILE).open("a", encoding="utf-8") as file:
-                file.write(_line(record))
+                file.write(to_log_line(record))
         except OSError as error:
             self._log_is_whole = False
             LOG.warning("%s: cannot be written: %s", self.folder / LOG_FILE, error.strerror)
@@ -397,10 +398,6 @@ def _check_config(folder: Path, config: Config) -> None:
         what = f"was changed since the run began ({', '.join(sorted(changed)[:3])}); a run keeps its settings"
         raise ConfigError(what, where=str(path), remedy=remedy)
     return None
-
-
-def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record) + "\n"
 
 
 def _write_text(path: Path, text: str) -> None:

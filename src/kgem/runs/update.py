@@ -162,9 +162,7 @@ def plan_update(
     data = data.with_names(delta.names)
     config = _update_config(model, overrides or {})
     prior = Prior(config.model.p, model.point.score.complex)
-    warm = grown_start(
-        model.data, data, model.point.tables(), model.posterior, model.learned, prior, _age(model.provenance)
-    )
+    warm = grown_start(model.data, data, model.point, model.posterior, model.learned, prior, _age(model.provenance))
     warm = WarmStart.from_tensors(warm.tensors(), warm.epochs, config.device)
     source = {"graph_sha256": model.data.content_hash}
     if folder is not None:

@@ -27,8 +27,11 @@ def count_workers() -> int:
     return max(1, min(MOST_WORKERS, os.cpu_count() or 1))
 
 
-def create_app(explorer: Explorer, may: Callable[[str], bool] | None = None) -> FastAPI:
-    """The application; `may` says which names it answers to, those of this machine by default."""
+def create_app(explorer: Explorer, may: Callable[[str], bool] | None = None, origin: str | None = None) -> FastAPI:
+    """The application; `may` says which names it answers to, those of this machine by default.
+
+    `origin` is where a proxy shows the page, if there is one.
+    """
     pool = ThreadPoolExecutor(count_workers(), thread_name_prefix="kgem-answers")
 
     @asynccontextmanager
@@ -52,7 +55,7 @@ def create_app(explorer: Explorer, may: Callable[[str], bool] | None = None) -> 
     app.state.desk = routes.Desk(explorer, pool)
     app.include_router(routes.router)
     app.include_router(page.make_router(page.read_files()))
-    app.add_middleware(Guard, may=may or may_host())
+    app.add_middleware(Guard, may=may or may_host(), origin=origin)
     return app
 
 

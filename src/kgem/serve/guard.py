@@ -78,8 +78,10 @@ def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
 class Guard:
     """The outermost layer; what it lets pass has a body within limits and comes from the page itself or no page."""
 
-    def __init__(self, app: ASGIApp, may: Callable[[str], bool]) -> None:
+    def __init__(self, app: ASGIApp, may: Callable[[str], bool], origin: str | None = None) -> None:
+        """`may` says which names it answers to; `origin` is where a proxy shows the page, if there is one."""
         self.app, self._may = app, may
+        self._origins = set() if origin is None else {origin.casefold()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -119,13 +121,13 @@ class Guard:
         if site in _FOREIGN and scope["path"].startswith("/api/"):
             raise Refused(403, "wrong-origin", "pages of other sites may not ask", "use the explorer's own page")
         if scope["method"] not in READING:
-            _check_writing(scope["method"], headers, host[0])
+            _check_writing(scope["method"], headers, {f"http://{host[0]}".casefold(), *self._origins})
 
 
-def _check_writing(method: str, headers: dict[str, list[str]], host: str) -> None:
-    """What changes something must come from our own page, or from no page at all, and be JSON."""
-    origins = headers.get("origin", [])
-    if any(origin.casefold() != f"http://{host}".casefold() for origin in origins):
+def _check_writing(method: str, headers: dict[str, list[str]], ours: set[str]) -> None:
+    """What changes something must come from our own page (an origin of ours), or from no page at all, and be JSON."""
+    origins = {origin.casefold() for origin in headers.get("origin", [])}
+    if origins - ours:
         raise Refused(403, "wrong-origin", "pages of other sites may not decide", "use the explorer's own page")
     kind = headers.get("content-type", [""])[0].partition(";")[0].strip().casefold()
     if method == "POST" and kind != "application/json":  # other methods are refused as such, at every address

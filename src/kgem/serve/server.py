@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,8 +15,9 @@ from kgem.serve.app import count_workers, create_app
 from kgem.serve.explorer import Explorer
 from kgem.serve.guard import is_loopback, may_host
 
-__all__ = ["address_of", "answer", "bind_socket", "check_host", "prepare_explorer"]
+__all__ = ["address_of", "answer", "bind_socket", "check_host", "prepare_explorer", "split_origin"]
 
+_ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[^\[\]:@/?#\\\s]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 PATIENCE = 3  # seconds that open requests get when the server stops
 
 
@@ -26,6 +28,15 @@ def check_host(host: str, remote: bool) -> None:
             "leave --host out, reach it through `ssh -L`, or add --allow-remote if everybody there may see and decide"
         )
         raise ConfigError(f"{host} can be reached from other machines", where="--host", remedy=remedy)
+
+
+def split_origin(origin: str) -> str:
+    """The name in the address at which a proxy shows the page; an error if it is not one of a whole site."""
+    found = _ORIGIN.fullmatch(origin)
+    if found is None:
+        remedy = "give scheme and name as the browser shows them, as https://graph.example.org, and no path"
+        raise ConfigError(f"{origin!r} is not the address of a site", where="--origin", remedy=remedy)
+    return found[1]
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -70,12 +81,15 @@ def answer(
     *,
     names: tuple[str, ...] = (),
     remote: bool = False,
+    origin: str | None = None,
     on_start: Callable[[str], None] | None = None,
 ) -> None:
     """Answer until interrupted; `on_start` hears the address once it can be opened."""
     import uvicorn
 
-    app = create_app(explorer, may_host(names, remote=remote))
+    if origin is not None:
+        names = (*names, split_origin(origin))
+    app = create_app(explorer, may_host(names, remote=remote), origin)
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,8 +120,7 @@ class ThreePhases:
         )
         self.softmax = Softmax(data, config, self._start, self.prior)
         self.objective = self.softmax.objective
-        relations = np.tile(data.relation_counts, 2 if config.model.reciprocal else 1)
-        self._counts = (data.entity_counts, relations)
+        self._counts = (data.entity_counts, self._start.relation_occurrences(data.relation_counts))
         self._negatives = self._generator("negatives")
         self.pretraining_objective = self._pretraining_objective(data)
         self.pretraining_race: Race[float] = Race(self._start_pretraining(), self.settings.pretrain.candidates)

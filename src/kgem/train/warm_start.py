@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kgem.config import EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
+from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Objective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, similar_strengths
@@ -72,15 +73,13 @@ class WarmStart:
 
 
 def grown_start(
-    old: Dataset, new: Dataset, point: Pair, posterior: Posterior, strengths: Strengths, prior: Prior, epochs: int
+    old: Dataset, new: Dataset, point: Embeddings, posterior: Posterior, strengths: Strengths, prior: Prior, epochs: int
 ) -> WarmStart:
     """What was fitted to the old graph, for the new one, whose symbols are those of the old one and then more."""
-    blocks = len(strengths.relations) // old.n_relations  # reciprocal relations come after the others
-    sides = (
-        _Side(old.entity_counts, new.entity_counts, 1, point[0], posterior.entities, strengths.entities),
-        _Side(old.relation_counts, new.relation_counts, blocks, point[1], posterior.relations, strengths.relations),
-    )
-    entities, relations = (_grown(side, prior) for side in sides)
+    blocks, n_shared = point.n_own // old.n_relations, point.n_shared  # reciprocal relations come after the others
+    counts = (old.entity_counts, new.entity_counts, 1, 0), (old.relation_counts, new.relation_counts, blocks, n_shared)
+    tables = zip(counts, point.tables(), (posterior.entities, posterior.relations), strengths, strict=True)
+    entities, relations = (_grown(_Side(*rows, table, q, lam), prior) for rows, table, q, lam in tables)
     return WarmStart(
         point=(entities.point, relations.point),
         posterior=Posterior(entities.q, relations.q),
@@ -97,6 +96,7 @@ class _Side:
     counts: np.ndarray  # (n,) in the old graph
     new_counts: np.ndarray  # (n and more,) in the new one
     blocks: int  # of rows for each symbol: 2 with reciprocal relations
+    n_shared: int  # further rows, which are of no symbol
     point: Tensor
     q: Gaussian
     strengths: Tensor
@@ -113,9 +113,10 @@ class _Grown:
 def _grown(side: _Side, prior: Prior) -> _Grown:
     """Eq. 17: new rows are their prior."""
     device, width = side.strengths.device, side.point.shape[1]
-    new = torch.from_numpy(np.tile(np.arange(len(side.new_counts)) >= len(side.counts), side.blocks)).to(device)
-    counts, more = np.tile(side.counts, side.blocks), np.tile(side.new_counts, side.blocks)[new.cpu().numpy()]
-    strengths = similar_strengths(counts, side.strengths, more)
+    is_new = np.tile(np.arange(len(side.new_counts)) >= len(side.counts), side.blocks)
+    counts, more = np.tile(side.counts, side.blocks), np.tile(side.new_counts, side.blocks)[is_new]
+    strengths = similar_strengths(counts, side.strengths[: len(counts)], more)
+    new = torch.from_numpy(np.append(is_new, np.zeros(side.n_shared, dtype=bool))).to(device)
     q = Gaussian.of_prior(prior, strengths, width)
     return _Grown(
         point=_placed(new, side.point, torch.zeros_like(q.mean)),

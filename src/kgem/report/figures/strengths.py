@@ -72,7 +72,7 @@ def draw_strengths(model: Model, kind: str) -> Figure:
     labels = [data.names.call(label) for label in (data.entities if kind == "entities" else data.relations)]
     if kind == "entities":
         return strengths_figure(model.strengths.entities.array, data.entity_counts, labels)
-    strengths = model.learned.relations.detach().cpu().double().numpy()
+    strengths = model.learned.relations[: model.point.n_own].detach().cpu().double().numpy()
     return strengths_figure(strengths, data.relation_counts, labels, what="relation")
 
 
