@@ -45,6 +45,7 @@ def test_every_phase_counts_with_what_its_steps_and_validations_take(monkeypatch
 def test_what_is_done_does_not_count_and_the_fit_stays_as_it_was(tmp_path: Path) -> None:
     short = {f"{phase}.epochs": 3 for phase in ("pretrain", "em", "retrain", "distil")}
     config = configure(CONFIG, short | {"pretrain.candidates": (1.0,), "retrain.candidates": ((1.0, 0.0),)})
+    config = configure(config, {"distil.candidates": ((1.0, 0.0),)})
     with Run.create(tmp_path / "run", Prepared(GRAPH, None), config) as run:
         stop_after(run, 4)
         before = run.fit.phases.tensors()

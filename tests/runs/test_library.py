@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {
     "pretrain": {"epochs": 3},
     "em": {"epochs": 2},
     "retrain": {"epochs": 2, "trial_epochs": 1},
-    "distil": {"epochs": 2},
+    "distil": {"epochs": 2, "candidates": ((1.0, 0.0),)},
 }
 
 

@@ -173,7 +173,7 @@ def test_the_folder_has_everything(whole: Path) -> None:
     assert [record["candidate"] for record in records[6:10]] == [0, 0, 1, 1]
     assert {record["candidate"] for record in records[10:12]} == {0, 1}
     assert [record["epoch"] for record in records[10:]] == [3, 3, 1, 2, 3]
-    assert [record["candidate"] for record in records[12:]] == [None] * 3
+    assert [record["candidate"] for record in records[12:]] == [0] * 3
     plain = {"phase", "candidate", "epoch", "loss", "mrr", "best", "rate", "seconds"}
     assert set(records[0]) == plain
     assert {"log_likelihood", "prior", "entropy", "elbo"} <= set(records[4])

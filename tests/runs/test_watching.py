@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {
     "pretrain": {"epochs": 2, "candidates": (1.0,)},
     "em": {"epochs": 2},
     "retrain": {"epochs": 1, "candidates": ((1.0, 0.0),)},
-    "distil": {"epochs": 1},
+    "distil": {"epochs": 1, "candidates": ((1.0, 0.0),)},
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.optimize
+import scipy.sparse
 
 __all__ = ["Logistic", "expand", "weigh_alike"]
 
@@ -47,8 +48,12 @@ class Logistic:
         *,
         weight: Floats | None = None,
         ceilings: Floats | None = None,
+        start: Logistic | None = None,
     ) -> Logistic:
-        """From examples (n, F), each with a label, a group or -1, a weight and a ceiling (n,); the last two are 1."""
+        """From examples (n, F), each with a label, a group or -1, a weight and a ceiling (n,); the last two are 1.
+
+        From `start` on, if that is a model of nearly the same examples, it takes fewer steps to the same end.
+        """
         centre, scale = features.mean(0), features.std(0) + 1e-9
         examples = _Examples(
             expand((features - centre) / scale),
@@ -57,7 +62,7 @@ class Logistic:
             np.ones(len(right)) if weight is None else weight,
             np.ones(len(right)) if ceilings is None else ceilings,
         )
-        return cls(centre, scale, *_fit(examples, n_groups))
+        return cls(centre, scale, *_fit(examples, n_groups, start))
 
     @classmethod
     def fit_in_folds(
@@ -69,13 +74,14 @@ class Logistic:
         in the mean, but proposals are the highest of many, where each is at its largest. The order stays.
         """
         folds = np.random.default_rng(seed).permutation(len(right)) % FOLDS
+        whole = cls.fit(features, right, groups, n_groups, ceilings=ceilings)
         left_out = np.empty(len(right))
         for fold in range(FOLDS):
             inside, outside = folds != fold, folds == fold
-            part = cls.fit(features[inside], right[inside], groups[inside], n_groups, ceilings=ceilings[inside])
+            given = features[inside], right[inside], groups[inside], n_groups
+            part = cls.fit(*given, ceilings=ceilings[inside], start=whole)
             left_out[outside] = part.logit(features[outside], groups[outside])
         slope, shift = _fit_line(left_out, right, ceilings)
-        whole = cls.fit(features, right, groups, n_groups, ceilings=ceilings)
         weights = slope * whole.weights
         weights[-1] += shift
         return cls(whole.centre, whole.scale, weights, slope * whole.effects)
@@ -154,7 +160,7 @@ class _Examples:
         return rest
 
 
-def _fit(examples: _Examples, n_groups: int) -> tuple[Floats, Floats]:
+def _fit(examples: _Examples, n_groups: int, start: Logistic | None = None) -> tuple[Floats, Floats]:
     """Weights (W,) and effects (G,) with the least weighted log loss and penalties; the constant has none.
 
     The Hessian is diagonal in the effects, which are eliminated first: a step solves W equations, however many groups.
@@ -164,6 +170,9 @@ def _fit(examples: _Examples, n_groups: int) -> tuple[Floats, Floats]:
     w, b = np.zeros(x.shape[1]), np.zeros(n_groups + 1)
     rate = np.average(examples.right / examples.ceilings, weights=examples.weight)
     w[-1] = np.log(max(rate, 1e-6) / max(1 - rate, 1e-6))
+    if start is not None:
+        w, b = start.weights, np.append(start.effects, 0.0)
+    places = scipy.sparse.csr_matrix((np.ones(len(x)), (groups, np.arange(len(x)))), shape=(n_groups + 1, len(x)))
 
     def loss(w: Floats, b: Floats) -> float:
         return examples.loss(x @ w + b[groups]) + float(penalty @ w**2 / 2 + GROUP_RIDGE * b @ b / 2)
@@ -172,8 +181,7 @@ def _fit(examples: _Examples, n_groups: int) -> tuple[Floats, Floats]:
     for _ in range(STEPS):
         error, curvature = examples.slopes(x @ w + b[groups])
         curved = x * curvature[:, None]
-        mixed = np.zeros((n_groups + 1, x.shape[1]))
-        np.add.at(mixed, groups, curved)  # (G + 1, W)
+        mixed = places @ curved  # (G + 1, W)
         diagonal = GROUP_RIDGE + np.bincount(groups, curvature, n_groups + 1)
         diagonal[n_groups] = np.inf
         slope_w = x.T @ error + penalty * w
