@@ -464,7 +464,7 @@ def test_learned_strengths_follow_the_planted_ones(strength: float, m_step_name:
 def test_a_start_ten_times_off_ends_at_the_same_place() -> None:
     one, ten = learned(0.002, "exact").strengths, learned(0.02, "exact").strengths
     assert spearmanr(one.entities.numpy(), ten.entities.numpy()).statistic > 0.9
-    assert float(ten.entities.median() / one.entities.median()) == pytest.approx(1, abs=0.2)
+    assert float(ten.entities.median() / one.entities.median()) == pytest.approx(1, abs=0.2)  # 1.13 to 1.17, four seeds
     assert float(ten.relations.median() / one.relations.median()) == pytest.approx(1, abs=0.35)
 
 
