@@ -16,7 +16,7 @@ from kgem.evaluate.temperature import Temperature
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Strengths
-from obvious import random_embeddings, random_graph
+from obvious import random_embeddings, random_graph, relation_vectors
 
 TEMPERATURES = {"point": 0.7, "mean": 1.3, "bayes": 0.8, "blend": 0.9}
 
@@ -77,10 +77,10 @@ def candidates(model: Model, head: int, relation: int) -> Tensor:
 
 def scores_of(tables: Embeddings, head: int, relation: int) -> Tensor:
     """f(h, r, t) of one question against every entity, one at a time."""
-    entities, score = tables.entities, tables.score
+    entities, score, relations = tables.entities, tables.score, relation_vectors(tables)
     if relation < tables.n_relations or tables.reciprocal:
-        return torch.stack([score.triple(entities[head], tables.relations[relation], t) for t in entities])
-    r = tables.relations[relation - tables.n_relations]
+        return torch.stack([score.triple(entities[head], relations[relation], t) for t in entities])
+    r = relations[relation - tables.n_relations]
     return torch.stack([score.triple(t, r, entities[head]) for t in entities])
 
 

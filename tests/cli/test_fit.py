@@ -30,7 +30,13 @@ SMALL: dict[str, Any] = {
     f"{phase}.{name}": value
     for phase in PHASES
     for name, value in {"epochs": 2, "patience": 50, "batch_size": 40}.items()
-} | {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.trial_epochs": 1, "run.threads": 1}
+} | {
+    "model.dim": 3,
+    "pretrain.candidates": [1.0],
+    "retrain.trial_epochs": 1,
+    "run.threads": 1,
+    "distil.candidates": [[1.0, 0.0]],
+}
 SETTINGS = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
 EPOCHS = 2 + 2 + (4 + 2) + 2  # re-training has two finalists
 

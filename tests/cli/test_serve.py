@@ -321,9 +321,9 @@ def test_open_opens_the_browser(run: Path, kgem: Kgem, monkeypatch: pytest.Monke
 
 def test_others_may_ask_if_that_is_meant(run: Path, kgem: Kgem, told: dict[str, Any]) -> None:
     assert kgem("serve", run, "--host", "0.0.0.0", "--allow-remote")[0] == 0
-    assert told == {"names": ("0.0.0.0",), "remote": True, "bound": "0.0.0.0"}
+    assert told == {"names": ("0.0.0.0",), "remote": True, "bound": "0.0.0.0", "origin": None}
     assert kgem("serve", run)[0] == 0
-    assert told == {"names": ("127.0.0.1",), "remote": False, "bound": "127.0.0.1"}
+    assert told == {"names": ("127.0.0.1",), "remote": False, "bound": "127.0.0.1", "origin": None}
 
 
 @pytest.mark.usefixtures("told")

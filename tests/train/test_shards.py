@@ -179,7 +179,7 @@ def test_ranks_of_a_divided_table_are_those_of_the_whole(one_thread: None) -> No
 
     def work(processes: Processes) -> Any:
         shards = deal(processes, GRAPH.n_entities)
-        part = type(model)(model.score, shards.own(model.entities), model.relations, model.n_relations, shards)
+        part = type(model)(model.score, shards.own(model.entities), model.relations, model.n_relations, shards=shards)
         return rank(part, facts, GRAPH.filter_index, memory=2**14)
 
     for ranks in in_threads(3, work):

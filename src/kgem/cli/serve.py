@@ -25,7 +25,7 @@ def serve(
     ] = False,
     origin: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Where a proxy shows the page, as https://graph.example.org."),
+        typer.Option(metavar="ADDRESS", help="Where a proxy shows the page: https:// and its name."),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: Device = "cpu",
