@@ -15,8 +15,8 @@ Where no re-training beats the pre-trained tables, these are what the fit leaves
 Re-training leaves two models, which answer better together than either alone. Distillation trains one model of the
 same size, a student, towards what they say together (model/teacher.py). Its strengths, a part of the learned ones or
 these with a count term, are settled by a race like those before. It starts at the better of the two on validation, and
-is kept where it beats that. In an update, which validation cannot judge, it starts at the re-trained tables and is kept
-always.
+takes the place of the re-trained tables where it beats these. In an update, which validation cannot judge, it starts at
+the re-trained tables and takes their place always.
 """
 
 from __future__ import annotations
@@ -529,7 +529,8 @@ class ThreePhases:
         if self._stop():
             return False
         name = max(mrrs, key=lambda each: mrrs[each])
-        self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name]})
+        of_retrained = {} if name == "point" else {"retrained": mrrs["point"]}
+        self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name], **of_retrained})
         return True
 
     @property
@@ -552,10 +553,14 @@ class ThreePhases:
 
     @property
     def is_distilled(self) -> bool:
-        """Whether the student beats the model that it began as; it counts as better where validation does not judge."""
+        """Whether the student beats the re-trained tables; it counts as better where validation does not judge.
+
+        One that began at the means of q and does not beat them may still do so: the means are there beside it.
+        """
         assert self.students is not None
         stopping = self.students.state.stopping
-        return self._validate is None or stopping.latest or stopping.best > self._start_of_students["mrr"]
+        began = self._start_of_students
+        return self._validate is None or stopping.latest or stopping.best > began.get("retrained", began["mrr"])
 
     def _retraining_validator(self) -> Validate | None:
         """What re-training is validated by: its tables, alone or together with the means of q."""
