@@ -25,6 +25,7 @@ __all__ = [
 
 NONE = "none"  # how text says that a setting has no value
 AFFORDABLE = 3e13  # operations of an exact epoch: some five minutes of two cores
+WORTH_SAMPLING = 4  # entities for each candidate: from here on a sampled step takes a third of an exact one, or less
 MANY_NUMBERS = 2**26  # in a table: from here on memory counts
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -190,6 +191,11 @@ class SharedConfig(Section):
         "there are; auto: exact while an epoch takes at most 3e13 operations: 6 * questions * entities * K', with K' "
         "at least 64",
     )
+    races: Literal["auto", "exact", "sampled"] = Field(
+        "auto",
+        description="of an exact softmax: that of races, until somebody has won; auto: sampled where there are more "
+        "than four times as many entities as candidates, and no time budget",
+    )
     candidates: int = Field(2048, ge=1, description="sampled: entities that the questions of a step share, on average")
     exponent: float = Field(0.5, ge=0, le=1, description="sampled: chances of entities grow with their facts to this")
     accumulators: Literal["auto", "row", "number"] = Field(
@@ -210,6 +216,11 @@ class SharedConfig(Section):
         return self.softmax == "sampled" or (
             self.softmax == "auto" and exact_operations(n_questions, n_entities, width) > AFFORDABLE
         )
+
+    def samples_races(self, n_questions: int, n_entities: int, width: int) -> bool:
+        """Whether races have a sampled softmax where their winners have an exact one."""
+        worth_it = self.races == "sampled" or (self.races == "auto" and n_entities > WORTH_SAMPLING * self.candidates)
+        return worth_it and not self.is_sampled(n_questions, n_entities, width)
 
     def accumulates_rows(self, n_entities: int, width: int) -> bool:
         """Whether Adagrad has one accumulator for each row only."""

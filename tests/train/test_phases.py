@@ -192,6 +192,9 @@ CASES = {
     "sampled": with_student(RACING).model_copy(
         update={"train": SharedConfig(softmax="sampled", candidates=8, exact_epochs=2)}
     ),
+    "sampled races": RACING.model_copy(
+        update={"train": SharedConfig(races="sampled", candidates=8), "retrain": TINY.retrain}
+    ),
 }
 
 

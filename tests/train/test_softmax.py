@@ -10,7 +10,7 @@ import torch
 from driving import exhaust
 from kgem.config import Config, SharedConfig
 from kgem.errors import ConfigError
-from kgem.model.objective import SoftmaxObjective
+from kgem.model.objective import MarginObjective, SoftmaxObjective
 from kgem.model.sampled import SampledObjective
 from kgem.train.memory import fit_memory
 from kgem.train.phases import ThreePhases
@@ -49,6 +49,75 @@ def test_auto_is_exact_while_that_is_affordable(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(ThreePhases(DATA, auto).objective, SampledObjective)
     assert say_softmax(auto, DATA, 8).startswith("sampled softmax, 8 candidates a step: ")
     assert isinstance(ThreePhases(DATA, config(softmax="exact")).objective, SoftmaxObjective)
+
+
+RACES = {"candidates": [1.0, 8.0], "extensions": 0, "trial_epochs": 1, "final_epochs": 2}
+
+
+def racing(**more: Any) -> Config:
+    """Two candidates of pre-training with a heat of one epoch and a final of two, and four epochs for the winner."""
+    settings = config(races="sampled").model_dump()
+    settings["pretrain"] |= RACES | {"epochs": 4}
+    settings["retrain"] |= {"candidates": [[1.0, 0.0], [3.0, 0.0]], "trial_epochs": 1, "final_epochs": 1}
+    return Config.model_validate(settings | more)
+
+
+def objectives_of(given: Config, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Which objective each epoch of the phases had, by the steps that it made."""
+    asked: list[str] = []
+    for kind in (SoftmaxObjective, SampledObjective, MarginObjective):
+        plain = kind.batches
+
+        def batches(self: Any, *args: Any, plain: Any = plain, name: str = kind.__name__) -> Any:
+            asked.append(name)
+            return plain(self, *args)
+
+        monkeypatch.setattr(kind, "batches", batches)
+    fit, seen = ThreePhases(DATA, given, lambda _: 0.5), []
+    for phase, record in fit.epochs("retrain"):
+        assert fit.is_sampling == (asked[-1] == "SampledObjective")
+        seen.append((f"{phase} {record.epoch}", asked[-1]))
+    return seen
+
+
+def test_races_are_sampled_until_somebody_has_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = objectives_of(racing(), monkeypatch)
+    sampled = [epoch for epoch, kind in seen if kind == "SampledObjective"]
+    exact = [epoch for epoch, kind in seen if kind == "SoftmaxObjective"]
+    assert sampled == ["pretrain 1", "pretrain 1", "pretrain 2", "pretrain 2", "retrain 1", "retrain 1"]
+    assert exact == ["pretrain 3", "pretrain 4", "em 1", "em 2", "retrain 2"]
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        {"train": {"races": "exact"}},
+        {"train": {"races": "auto", "candidates": 2048}},
+        {"pretrain": RACES | {"epochs": 4, "optimizer": "adam"}},
+        {"pretrain": RACES | {"epochs": 4, "loss": "margin"}, "retrain": SHORT | {"candidates": [[1.0, 0.0]]}},
+        {"run": {"time_budget": 1000.0}},
+    ],
+    ids=lambda why: ", ".join(why),
+)
+def test_races_are_exact_where_they_should_be(why: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {kind for _, kind in objectives_of(racing(**why), monkeypatch)} <= {"SoftmaxObjective", "MarginObjective"}
+
+
+def test_a_winner_has_all_of_its_patience_for_the_exact_softmax() -> None:
+    """Nobody gains after the first epoch: with what the race had left of it, the winner would stop at once."""
+    given = racing(pretrain=RACES | {"epochs": 20, "final_epochs": 4, "patience": 3, "batch_size": 20})
+    fit = ThreePhases(DATA, given, lambda _: 0.5)
+    exhaust(fit.epochs("pretrain"))
+    assert fit.pretraining.epoch == 4 + 3
+    assert say_softmax(given, DATA, 8).startswith("exact softmax over all entities, in races sampled with 8 candidates")
+
+
+def test_sampling_of_races_depends_on_the_number_of_entities() -> None:
+    auto = SharedConfig()
+    assert auto.samples_races(150_000, 14_541, 200)  # FB15k-237
+    assert not auto.samples_races(11_000, 2_034, 100)  # CoDEx-S
+    assert not auto.samples_races(647_028, 294_230, 100)  # all of it is sampled
+    assert not SharedConfig(races="exact").samples_races(150_000, 14_541, 200)
 
 
 def test_sizes_at_which_auto_changes() -> None:

@@ -52,7 +52,7 @@ class Fit:
         """
         self._processes, self.stop = processes, stop
         self._spent, self._begun = spent, time.perf_counter()
-        self._pace: tuple[str, list[float]] = ("", [])  # seconds of the epochs of a phase
+        self._pace: tuple[tuple[str, bool] | None, list[float]] = (None, [])  # seconds of epochs of one kind
         self.phases = ThreePhases(data, config, validate, warm, validate_blend, stop, processes)
 
     @property
@@ -83,18 +83,19 @@ class Fit:
 
     def _look_at_pace(self, phase: str, record: EpochRecord) -> None:
         """Mutates settings and torch's threads where two epochs were much slower than those before: a busy machine."""
-        name, seconds = self._pace
-        seconds = [*seconds, record.seconds] if name == phase else [record.seconds]
-        self._pace = phase, seconds
-        run, before = self.phases.config.run, median(seconds[:-2] or [math.inf])
+        before, seconds = self._pace
+        kind = phase, self.phases.is_sampling
+        seconds = [*seconds, record.seconds] if before == kind else [record.seconds]
+        self._pace = kind, seconds
+        run, usual = self.phases.config.run, median(seconds[:-2] or [math.inf])
         if not run.remeasure or not run.threads or run.threads == 1 or len(seconds) < SEEN + 2:
             return
         if self._processes.count > 1:  # which would have to measure together
             return
-        if min(seconds[-2:]) <= SLOWER * before:
+        if min(seconds[-2:]) <= SLOWER * usual:
             return
-        slower = min(seconds[-2:]) / before
-        self._pace = phase, []
+        slower = min(seconds[-2:]) / usual
+        self._pace = kind, []
         threads = choose_threads(self.probe(), run.threads)
         LOG.warning(
             "epochs became %.1f times slower; best is now: threads = %d (%d so far)", slower, threads, run.threads

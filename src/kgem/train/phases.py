@@ -170,6 +170,13 @@ class ThreePhases:
         return self.pretraining_race.candidates[self.pretraining_race.leader]
 
     @property
+    def is_sampling(self) -> bool:
+        """Whether the epochs that are under way have a sampled softmax."""
+        race = {"pretrain": self.pretraining_race, "retrain": self.race}.get(self.phase)
+        objective = self.objective if race is None else self._objective_of(race)
+        return isinstance(objective, SampledObjective)
+
+    @property
     def candidate(self) -> int | None:
         """Whose turn it is in the race of this phase; none in EM."""
         races = {"pretrain": self.pretraining_race, "retrain": self.race, "distil": self.students}
@@ -308,14 +315,21 @@ class ThreePhases:
     def _pretrain(self) -> Iterator[EpochRecord]:
         config, race = self.settings.pretrain, self.pretraining_race
         race.limit_to(config.candidates)
-        yield from race.epochs(config, self._start_pretraining, self._pretrain_one, config.extensions, self._stop)
+        start, anew = self._start_pretraining, self.softmax.samples_races
+        yield from race.epochs(config, start, self._pretrain_one, config.extensions, self._stop, anew)
         if not self._stop():
             self._release(race.state)
             self.phase = "em"
 
     def _pretrain_one(self, state: PointState, factor: float, config: TrainConfig) -> Iterator[EpochRecord]:
-        strengths = self.rule_strengths(factor)
-        return point_estimate(state, self.pretraining_objective, strengths, config, self._validate, self._stop)
+        strengths, objective = self.rule_strengths(factor), self._objective_of(self.pretraining_race)
+        return point_estimate(state, objective, strengths, config, self._validate, self._stop)
+
+    def _objective_of(self, race: Race[Any]) -> Objective:
+        """What candidates of a race minimise: until somebody has won, an estimate of the softmax may do."""
+        objective = self.pretraining_objective if race is self.pretraining_race else self.objective
+        estimated = self.softmax.samples_races and race.stage != "won" and objective is self.objective
+        return self.softmax.sampled if estimated else objective
 
     def _start_pretraining(self) -> PointState:
         self._negatives.set_state(self._generator("negatives").get_state())  # the same tails for every candidate
@@ -448,14 +462,16 @@ class ThreePhases:
                 return
             self.race = Race(start, config.candidates)
         self.race.limit_to(config.candidates)
-        yield from self.race.epochs(config, self._start_retraining, self._retrain_one, stop=self._stop)
+        start, anew = self._start_retraining, self.softmax.samples_races
+        yield from self.race.epochs(config, start, self._retrain_one, stop=self._stop, anew=anew)
         if not self._stop() and self._fall_back(self.race.state):
             self._release(self.race.state)
             self.phase = "distil"
 
     def _retrain_one(self, state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
-        strengths = self.retraining_strengths(*mix)
-        return point_estimate(state, self.objective, strengths, config, self._retraining_validator(), self._stop)
+        assert self.race is not None
+        strengths, objective = self.retraining_strengths(*mix), self._objective_of(self.race)
+        return point_estimate(state, objective, strengths, config, self._retraining_validator(), self._stop)
 
     @property
     def fell_back(self) -> bool:

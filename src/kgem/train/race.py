@@ -93,11 +93,13 @@ class Race(Generic[C]):
         train: Train[C],
         extensions: int = 0,
         stop: Asked = never,
+        anew: bool = False,
     ) -> Iterator[EpochRecord]:
         """Heats for all, each from `start`, a final between the best two, and the winner's way to its end; mutates.
 
         While one at the edge leads after the heats, a further candidate joins, at most `extensions` times. `train` ends
-        when somebody asks for a stop, and then the race does.
+        when somebody asks for a stop, and then the race does. `anew` gives the winner all of its patience: for a
+        `train` that trains a winner otherwise than candidates.
         """
 
         def run(length: int) -> Iterator[EpochRecord]:
@@ -124,7 +126,7 @@ class Race(Generic[C]):
                     return
                 self._end_turn()
             else:
-                self._decide()
+                self._decide(anew)
         yield from run(config.epochs)
 
     def _is_lost(self, config: TrainConfig) -> bool:
@@ -167,10 +169,12 @@ class Race(Generic[C]):
         self.kept[self.finalist] = Kept.take(before.candidate, self.state)
         self._enter(self.finalist + 1)
 
-    def _decide(self) -> None:
+    def _decide(self, anew: bool) -> None:
         """Mutates: the winner goes on from where it is; the others are forgotten."""
         winner = max(self.kept, key=lambda kept: kept.best)
         self.state.restore(winner.tensors, winner.numbers)
+        if anew:
+            self.state.stopping.waited = 0
         self.kept = [Kept(winner.candidate, winner.best, {}, {})]
 
     def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:

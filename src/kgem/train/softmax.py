@@ -31,13 +31,18 @@ class Softmax:
         self._products = torch.bfloat16 if config.run.products == "bfloat16" else None
         self._config = config.train
         self._counts = torch.tensor(data.entity_counts)
-        self.is_sampled = config.train.is_sampled(len(self._index), like.n_entities, like.entities.shape[1])
+        size = len(self._index), like.n_entities, like.entities.shape[1]
+        self.is_sampled = config.train.is_sampled(*size)
+        self.samples_races = config.train.samples_races(*size) and _can_sample_races(config)
 
     @cached_property
     def objective(self) -> SoftmaxObjective | SampledObjective:
         """What the phases minimise."""
-        if not self.is_sampled:
-            return self.exact
+        return self.sampled if self.is_sampled else self.exact
+
+    @cached_property
+    def sampled(self) -> SampledObjective:
+        """Estimated from candidates."""
         candidates = Candidates(self._counts, self._config.candidates, self._config.exponent)
         kind = SampledObjective if self._like.shards.n_rows is None else ShardedObjective
         return kind(self._index, self._like, self._prior, candidates, products=self._products)
@@ -46,6 +51,12 @@ class Softmax:
     def exact(self) -> SoftmaxObjective:
         """Over all entities."""
         return SoftmaxObjective(self._index, self._like, self._prior, products=self._products)
+
+
+def _can_sample_races(config: Config) -> bool:
+    """Adam changes all rows in every step; a time budget takes the epochs of a phase to be equally long."""
+    optimizers = {config.pretrain.optimizer, config.retrain.optimizer}
+    return "adam" not in optimizers and config.run.time_budget is None
 
 
 def sampled_settings(config: Config, data: Dataset, width: int) -> Config:
@@ -79,7 +90,9 @@ def say_softmax(config: Config, data: Dataset, width: int) -> str:
     cost = f"an exact epoch has {operations:.1e} operations"
     if config.train.is_sampled(len(data.query_index), data.n_entities, width):
         return f"sampled softmax, {config.train.candidates:,} candidates a step{why}: {cost}"
-    return f"exact softmax over all entities{why}: {cost}"
+    races = config.train.samples_races(len(data.query_index), data.n_entities, width) and _can_sample_races(config)
+    until_won = f", in races sampled with {config.train.candidates:,} candidates a step" if races else ""
+    return f"exact softmax over all entities{why}{until_won}: {cost}"
 
 
 def unseen_are_prior(state: EMState, objective: SampledObjective, prior: Prior) -> None:
