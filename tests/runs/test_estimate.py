@@ -42,6 +42,27 @@ def test_every_phase_counts_with_what_its_steps_and_validations_take(monkeypatch
     assert found.seconds < found.most_seconds
 
 
+def test_races_that_are_sampled_make_their_phases_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exact step takes 1 s, a sampled one a tenth; a fit whose pre-training is decided has only exact ones."""
+    seconds = {"_em_steps": 2.0, "_point_steps": 1.0, "_measure_steps": 0.1}
+    monkeypatch.setattr(estimating, "_measure", lambda step: seconds[step.__qualname__.split(".")[0]])
+    monkeypatch.setattr(estimating, "_measure_validation", lambda *_: 0.0)
+    sampled = configure(CONFIG, {"train.races": "sampled", "train.candidates": 8})
+    fit = start_fit(Prepared(GRAPH, None), sampled)
+    found = estimate_fit(fit, Prepared(GRAPH, None))
+    usual = estimate_fit(start_fit(Prepared(GRAPH, None), CONFIG), Prepared(GRAPH, None))
+    for phase, share in estimating.RACED.items():
+        assert found.epochs[phase] == pytest.approx(
+            usual.epochs[phase] * (0.1 * estimating.UPDATED * share + 1 - share)
+        )
+    assert found.seconds < usual.seconds and found.most_seconds == pytest.approx(usual.most_seconds)
+    fit.phases.pretraining_race.end_here()
+    decided = estimate_fit(fit, Prepared(GRAPH, None))
+    assert (
+        decided.epochs["pretrain"] == usual.epochs["pretrain"] and decided.epochs["retrain"] < usual.epochs["retrain"]
+    )
+
+
 def test_what_is_done_does_not_count_and_the_fit_stays_as_it_was(tmp_path: Path) -> None:
     short = {f"{phase}.epochs": 3 for phase in ("pretrain", "em", "retrain", "distil")}
     config = configure(CONFIG, short | {"pretrain.candidates": (1.0,), "retrain.candidates": ((1.0, 0.0),)})

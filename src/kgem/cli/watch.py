@@ -40,6 +40,7 @@ class Watch(logging.Handler):
         self._phase = ""
         self._best: float | None = None
         self._seconds: float | None = None  # of an epoch
+        self._sampled = run.fit.phases.is_sampling  # and of which kind they are
         self._said, self._phase_began = 0.0, time.monotonic()
         self._bars: Any = None
         self._narrow = False
@@ -52,6 +53,8 @@ class Watch(logging.Handler):
         if new:
             self._end_phase()
             self._phase, self._seconds, self._phase_began = phase, None, time.monotonic() - seconds
+        if self._sampled != self._run.fit.phases.is_sampling:
+            self._sampled, self._seconds = not self._sampled, None
         self._done[phase] += 1
         self._best = record["best"]
         self._seconds = seconds if self._seconds is None else self._seconds + _SPEED * (seconds - self._seconds)
@@ -98,6 +101,8 @@ class Watch(logging.Handler):
         best = [] if record["best"] is None else [f"best MRR {record['best']:.3f}"]
         fit = self._run.fit
         config = fit.phases.config
+        if self._sampled and fit.phases.softmax.samples_races:  # later epochs take longer
+            return [_speed(seconds), *best, "sampled until the race is won"]
         left = epochs_left(config, record["phase"], self._done) * seconds
         if config.run.time_budget is not None:  # which also decides on the phases to come
             left = min(left, config.run.time_budget - fit.seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from kgem.train.variational_em import EMState, e_step, estimate_gradients, m_ste
 __all__ = ["Estimate", "estimate_fit", "estimate_graph"]
 
 USUAL = {"pretrain": 40, "em": 19, "retrain": 32, "distil": 9}  # epochs: medians of the 114 fits in results/
+RACED = {"pretrain": 0.8, "retrain": 0.8}  # of these epochs, the share that candidates have before somebody has won
 TAUGHT = 1.6  # steps of distillation: what a step takes more than one without a teacher
 TARGETS = 0.5  # epochs: what it takes once to make the teacher's targets
 UPDATED, NOISY = 1.3, 1.8  # a step of a sampled softmax with its updates, and with noise, beside its gradient
@@ -41,6 +42,7 @@ class Estimate:
     usual: dict[str, int]  # epochs that fits have, by phase
     most: dict[str, int]  # and if no phase ends early
     targets: float  # seconds for the teacher's targets
+    exact: dict[str, float] = field(default_factory=dict)  # seconds of an epoch after a race that is cheaper than it
 
     @property
     def seconds_per_epoch(self) -> float:
@@ -55,7 +57,8 @@ class Estimate:
     @property
     def most_seconds(self) -> float:
         """If no phase ends early."""
-        return LAST * (self._sum(self.most) + self.targets) + AT_LEAST
+        longest = sum((self.epochs | self.exact)[phase] * n for phase, n in self.most.items())
+        return LAST * (longest + self.targets) + AT_LEAST
 
     def _sum(self, counts: dict[str, int]) -> float:
         return sum(self.epochs[phase] * n for phase, n in counts.items())
@@ -84,17 +87,21 @@ def estimate_fit(fit: Fit, prepared: Prepared) -> Estimate:
     with use_threads(config.run.threads):
         steps = _measure_steps(fit)
         asked = _measure_validation(phases, prepared.data, config)
-    epochs = {}
+    epochs, exact = {}, {}
     for phase in PHASES:
         section = getattr(config, phase)
         n = -(-phases.objective.n_items // (section.batch_size or default_batch_size(phases.objective.n_items)))
         step = steps["em" if phase == "em" else "point"] * (TAUGHT if phase == "distil" else 1.0)
         validations = BLEND if phase == "retrain" and section.judge == "blend" else 1.0
-        epochs[phase] = n * step + validations * asked / section.validate_every
+        validation = validations * asked / section.validate_every
+        epochs[phase] = n * step + validation
+        if "raced" in steps and phase in RACED and phases.will_race(phase):
+            exact[phase] = epochs[phase]
+            epochs[phase] = n * (RACED[phase] * steps["raced"] + (1 - RACED[phase]) * step) + validation
     most = _epochs_left(phases, config)
     usual = most if prepared.warm else {p: min(n, max(USUAL[p] - _done(phases, p), 1)) for p, n in most.items()}
     targets = TARGETS * epochs["distil"] if most.get("distil") else 0.0
-    return Estimate(epochs, usual, most, targets)
+    return Estimate(epochs, usual, most, targets, exact)
 
 
 def _epochs_left(phases: ThreePhases, config: Config) -> dict[str, int]:
@@ -114,7 +121,11 @@ def _measure_steps(fit: Fit) -> dict[str, float]:
         probe = fit.probe()
         seconds = _measure(lambda number: probe.step())
         return {"point": UPDATED * seconds, "em": NOISY * seconds}
-    return {"point": _measure(_point_steps(phases)), "em": _measure(_em_steps(phases))}
+    steps = {"point": _measure(_point_steps(phases)), "em": _measure(_em_steps(phases))}
+    if not phases.softmax.samples_races:
+        return steps
+    raced = fit.probe(phases.softmax.sampled)
+    return steps | {"raced": UPDATED * _measure(lambda number: raced.step())}
 
 
 def _point_steps(phases: ThreePhases) -> Callable[[int], None]:

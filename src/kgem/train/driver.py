@@ -12,6 +12,7 @@ import torch
 
 from kgem.config import Config
 from kgem.data.dataset import Dataset
+from kgem.model.objective import Objective
 from kgem.model.processes import ALONE, Processes
 from kgem.train.budget import within_budget
 from kgem.train.machine import Probe, choose_threads, record_threads, use_threads
@@ -106,8 +107,8 @@ class Fit:
             self.phases.events.append(event)
             torch.set_num_threads(threads)
 
-    def probe(self) -> Probe:
-        """Steps of this fit whose results are thrown away."""
+    def probe(self, objective: Objective | None = None) -> Probe:
+        """Steps of this fit, or with another objective of it, whose results are thrown away."""
         phases = self.phases
         tables, size = phases.pretraining.embeddings, phases.config.pretrain.batch_size
-        return Probe(phases.objective, tables, phases.rule_strengths(), size)
+        return Probe(objective or phases.objective, tables, phases.rule_strengths(), size)

@@ -176,6 +176,11 @@ class ThreePhases:
         objective = self.objective if race is None else self._objective_of(race)
         return isinstance(objective, SampledObjective)
 
+    def will_race(self, phase: str) -> bool:
+        """Whether candidates of pre-training or re-training are still to run before somebody has won."""
+        race = {"pretrain": self.pretraining_race, "retrain": self.race}[phase]
+        return len(getattr(self.settings, phase).candidates) > 1 and (race is None or race.stage != "won")
+
     @property
     def candidate(self) -> int | None:
         """Whose turn it is in the race of this phase; none in EM."""
@@ -462,8 +467,8 @@ class ThreePhases:
                 return
             self.race = Race(start, config.candidates)
         self.race.limit_to(config.candidates)
-        start, anew = self._start_retraining, self.softmax.samples_races
-        yield from self.race.epochs(config, start, self._retrain_one, stop=self._stop, anew=anew)
+        anew = self.softmax.samples_races
+        yield from self.race.epochs(config, self._start_retraining, self._retrain_one, stop=self._stop, anew=anew)
         if not self._stop() and self._fall_back(self.race.state):
             self._release(self.race.state)
             self.phase = "distil"
