@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "train.accumulators": "row",
         "train.exact_epochs": 1,
     },
+    "races sampled": {"train.softmax": "exact", "train.races": "sampled", "train.candidates": 6},
     "two-sided, margin": {"model.reciprocal": False, "pretrain.loss": "margin"},
     "two-sided, sampled": {"model.reciprocal": False, "train.softmax": "sampled", "train.candidates": 6},
     "transe, targets not kept": {"model.score": "transe-l2", "distil.memory": 0},
