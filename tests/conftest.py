@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slow ones first: no worker is left alone with one of them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: collections of garbage, also those that a fit asks for, look at what came since."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor
@@ -121,6 +124,32 @@ def test_a_state_is_a_copy(name: str) -> None:
     assert all(torch.equal(state[key], before[key]) for key in before)
     assert all(isinstance(value, Tensor) for value in state.values())
     assert bool(state) == (name != "sgd")
+
+
+@pytest.mark.parametrize("name", ["adagrad", "adam", "sgd"])
+def test_steps_have_the_bits_of_torch(name: str) -> None:
+    """Its classes are not used, as they import a compiler; checkpoints of fits that used them go on."""
+    kinds = {"adagrad": torch.optim.Adagrad, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    ours, theirs = tables(dtype=torch.float32), tables(dtype=torch.float32)
+    eps = {} if name == "sgd" else {"eps": 1e-12}
+    optimizer, torchs = Optimizer(name, ours), kinds[name](theirs, lr=0.1, fused=True, **eps)
+    for seed in range(3):
+        optimizer.step(tables(10 + seed, torch.float32), 0.1)
+        for table, gradient in zip(theirs, tables(10 + seed, torch.float32), strict=True):
+            table.grad = gradient
+        torchs.step()
+    assert all(map(torch.equal, ours, theirs))
+    kept = torchs.state_dict()["state"]
+    assert optimizer.state().keys() == {
+        f"{i}.{key}" for i, state in kept.items() for key, value in state.items() if value is not None
+    }
+
+
+def test_a_fit_imports_no_compiler() -> None:
+    """It would take as long as torch itself, at the start of each fit."""
+    code = "import sys, torch; from kgem.train.optimizer import Optimizer; x = torch.ones(2, 2)\n"
+    code += "for name in ('adagrad', 'adam', 'sgd'): Optimizer(name, [x]).step([x.clone()], 0.1)\n"
+    subprocess.run([sys.executable, "-c", code + "assert 'torch._dynamo' not in sys.modules"], check=True, timeout=300)
 
 
 def test_an_unknown_optimizer_is_an_error_that_lists_all() -> None:

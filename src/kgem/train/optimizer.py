@@ -24,25 +24,35 @@ __all__ = ["OPTIMIZERS", "Optimizer", "Schedule"]
 EPS = 1e-12  # far below gradients on the scale of L / N', even at the saddle E = R = 0
 
 
-def _adagrad(tables: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
-    # Accumulators start at zero: on the scale of L / N' even 1e-10 stalls training at E = R = 0.
-    return torch.optim.Adagrad(tables, lr=rate, eps=EPS, fused=_fusable(tables))
+State = dict[str, Tensor]  # the accumulators of one table, by name; a table without any has none
+Update = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[State], float], None]
 
 
-class RowAdagrad(torch.optim.Optimizer):
+# Torch's own updates, without its classes around them: those take longer than a step on a small table, and the first
+# of them imports a compiler that nobody asked for, which takes as long as to import torch.
+
+
+def _adagrad(tables: Sequence[Tensor], gradients: Sequence[Tensor], states: Sequence[State], rate: float) -> None:
+    """The count of steps stays as it is: without a decay of the rate it has no part in the update."""
+    update = torch._fused_adagrad_ if _fusable(tables) else partial(adagrad, fused=False)
+    sums, steps = ([state[name] for state in states] for name in ("sum", "step"))
+    update(
+        list(tables),
+        list(gradients),
+        sums,
+        steps,
+        lr=rate,
+        lr_decay=0.0,
+        weight_decay=0.0,
+        eps=EPS,
+        maximize=False,
+    )
+
+
+def _row_adagrad(tables: Sequence[Tensor], gradients: Sequence[Tensor], states: Sequence[State], rate: float) -> None:
     """Adagrad with one accumulator per row: the sum of the mean squares of the row's gradients."""
-
-    def __init__(self, tables: Sequence[Tensor], rate: float) -> None:
-        super().__init__(tables, {"lr": rate})
-        for table in tables:
-            self.state[table]["sum"] = table.new_zeros(len(table), 1)
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for table in group["params"]:
-                rate = _adagrad_rates(table.grad, self.state[table]["sum"], group["lr"])
-                table.addcmul_(table.grad, rate, value=-1.0)
+    for table, gradient, state in zip(tables, gradients, states, strict=True):
+        table.addcmul_(gradient, _adagrad_rates(gradient, state["sum"], rate), value=-1.0)
 
 
 def _adagrad_rates(gradient: Tensor, sums: Tensor, rate: float) -> Tensor:
@@ -54,23 +64,57 @@ def _adagrad_rates(gradient: Tensor, sums: Tensor, rate: float) -> Tensor:
     return sums.sqrt().add_(EPS).reciprocal_().mul_(rate)
 
 
-def _adam(tables: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(tables, lr=rate, eps=1e-12, fused=True)
+def _adam(tables: Sequence[Tensor], gradients: Sequence[Tensor], states: Sequence[State], rate: float) -> None:
+    first, second, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+    for step in steps:
+        step.add_(1)
+    torch._fused_adam_(
+        list(tables),
+        list(gradients),
+        first,
+        second,
+        [],
+        steps,
+        lr=rate,
+        beta1=0.9,
+        beta2=0.999,
+        weight_decay=0.0,
+        eps=EPS,
+        amsgrad=False,
+        maximize=False,
+    )
 
 
-def _sgd(tables: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD(tables, lr=rate, fused=True)
+def _sgd(tables: Sequence[Tensor], gradients: Sequence[Tensor], states: Sequence[State], rate: float) -> None:
+    torch._fused_sgd_(
+        list(tables),
+        list(gradients),
+        [],
+        weight_decay=0.0,
+        momentum=0.0,
+        lr=rate,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
 
 
 def _fusable(tables: Iterable[Tensor]) -> bool:
     return all(table.device.type == "cpu" for table in tables)
 
 
-OPTIMIZERS: dict[str, Callable[[Sequence[Tensor], float], torch.optim.Optimizer]] = {
-    "adagrad": _adagrad,
-    "row-adagrad": RowAdagrad,
-    "adam": _adam,
-    "sgd": _sgd,
+def _no_steps(table: Tensor) -> Tensor:
+    """A count of steps, where the update wants it."""
+    return torch.zeros((), dtype=torch.float32, device=table.device)
+
+
+# Accumulators start at zero: on the scale of L / N' even 1e-10 stalls training at E = R = 0.
+OPTIMIZERS: dict[str, tuple[Update, dict[str, Callable[[Tensor], Tensor]]]] = {
+    "adagrad": (_adagrad, {"step": _no_steps, "sum": torch.zeros_like}),
+    "row-adagrad": (_row_adagrad, {"sum": lambda table: table.new_zeros(len(table), 1)}),
+    "adam": (_adam, {"step": _no_steps, "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}),
+    "sgd": (_sgd, {}),
 }
 
 
@@ -95,7 +139,8 @@ class Optimizer:
             known = ", ".join(OPTIMIZERS)
             raise ConfigError(f"no optimiser is called {name!r}", remedy=f"one of {known}")
         self._name, self._tables = name, list(tables)
-        self._optimizer = OPTIMIZERS[name](self._tables, 1.0)
+        self._update, accumulators = OPTIMIZERS[name]
+        self._states: list[State] = [{key: make(t) for key, make in accumulators.items()} for t in self._tables]
 
     def step(
         self, gradients: Iterable[Tensor], rate: float, touched: Touched = ALL, now: Sequence[Tensor] | None = None
@@ -106,21 +151,17 @@ class Optimizer:
         """
         if touched is not ALL:
             return self._step_rows(gradients, rate, touched, touched.of(self._tables) if now is None else now)
-        if isinstance(self._optimizer, torch.optim.Adagrad):
-            return self._step_adagrad(list(gradients), rate)
-        for table, gradient in zip(self._tables, gradients, strict=True):
-            table.grad = gradient
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        self._optimizer.step()
-        return None
+        with torch.no_grad():
+            return self._update(self._tables, list(gradients), self._states, rate)
 
     @torch.no_grad()
     def _step_rows(self, gradients: Iterable[Tensor], rate: float, touched: Touched, now: Sequence[Tensor]) -> None:
-        for table, gradient, rows, current in zip(self._tables, gradients, touched, now, strict=True):
+        for table, state, gradient, rows, current in zip(
+            self._tables, self._states, gradients, touched, now, strict=True
+        ):
             assert rows.ids is not None
-            if "sum" in self._optimizer.state[table]:
-                every = self._optimizer.state[table]["sum"]
+            if "sum" in state:
+                every = state["sum"]
                 sums = rows.take(every)
                 current.addcmul_(gradient, _adagrad_rates(gradient, sums, rate), value=-1.0)
                 every.index_copy_(0, rows.ids, sums)
@@ -134,39 +175,13 @@ class Optimizer:
         moved.restore(self.state())
         return moved
 
-    @torch.no_grad()
-    def _step_adagrad(self, gradients: list[Tensor], rate: float) -> None:
-        """Torch's own update, without what its `step` does around it: on a small table that takes longer.
-
-        Its count of steps stays as it is: without a decay of the rate it has no part in the update.
-        """
-        (group,) = self._optimizer.param_groups
-        states = [self._optimizer.state[table] for table in self._tables]
-        sums, steps = ([state[name] for state in states] for name in ("sum", "step"))
-        update = torch._fused_adagrad_ if group["fused"] else partial(adagrad, fused=False)
-        update(
-            self._tables,
-            gradients,
-            sums,
-            steps,
-            lr=rate,
-            lr_decay=0.0,
-            weight_decay=0.0,
-            eps=group["eps"],
-            maximize=False,
-        )
-
     def state(self) -> dict[str, Tensor]:
         """Copies of all accumulators, by "<table number>.<name>"."""
-        state = self._optimizer.state_dict()["state"]
-        return {f"{i}.{name}": t.clone() for i, entries in state.items() for name, t in entries.items()}
+        return {f"{i}.{name}": t.clone() for i, state in enumerate(self._states) for name, t in state.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Put back what `state` gave; the next step is then the same, bit for bit."""
-        full = self._optimizer.state_dict()
-        entries: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in state.items():
-            number, name = key.split(".", 1)
-            entries.setdefault(int(number), {})[name] = tensor.clone()
-        full["state"] = entries
-        self._optimizer.load_state_dict(full)
+        for i, accumulators in enumerate(self._states):
+            for name, tensor in accumulators.items():
+                before = state.get(f"{i}.{name}")  # Adam's were not there before its first step in older checkpoints
+                accumulators[name] = torch.zeros_like(tensor) if before is None else before.to(tensor, copy=True)
