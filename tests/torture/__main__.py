@@ -48,14 +48,15 @@ def main() -> int:
 
 def crashes(base: Path, given: argparse.Namespace) -> Iterator[Line]:
     """the n-th change of a file, for every n: killed, torn, power lost, disk full, I/O error, cut short"""
-    from torture.crashes import FAULTS, enumerate_faults, warm_up
+    from torture.crashes import FAULTS, enumerate_faults, rehearse, warm_up
     from torture.scenes import SCENES
 
     scenes = [SCENES[name] for name in given.scene or SCENES]
     warm_up(base, scenes)
     for scene in scenes:
+        rehearsal = rehearse(base, scene)
         for name, fault in FAULTS.items():
-            found = enumerate_faults(base, scene, fault, given.every)
+            found = enumerate_faults(base, rehearsal, fault, given.every)
             ends = f"{found.killed} killed, {found.told} told, {found.same_at_once} went on"
             left = f"; files left: {dict(found.left)}" if found.left else ""
             yield f"{scene.name}, {name}", f"{found.tried:5} tried: {ends}{left}", found.problems

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import importlib.util
 import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torture import tracing
-from torture.scenes import Scene
+from torture.scenes import Scene, build_commands
 from torture.tracing import Outcome
 
-__all__ = ["FAULTS", "Found", "enumerate_faults", "warm_up"]
+__all__ = ["FAULTS", "Found", "enumerate_faults", "rehearse", "warm_up"]
 
 
 @dataclass(frozen=True)
@@ -56,19 +57,20 @@ class Found:
 
 
 def warm_up(base: Path, scenes: list[Scene]) -> None:
-    """Mutates: what the scenes import is imported here, so that a fork begins at once. No thread may be started."""
+    """Mutates: what the scenes import is here, and left alone by the collector, so that a fork begins at once and copies
+    few pages. No thread may be started."""
     found = base / "modules"
     for scene in scenes:
         root = _fresh(base / "root")
 
-        def rehearse(scene: Scene = scene, root: Path = root) -> None:
+        def play(scene: Scene = scene, root: Path = root) -> None:
             try:
                 scene.prepare(root)
                 scene.act(root)
             finally:
                 found.write_text("\n".join(sys.modules))
 
-        outcome = tracing.run(rehearse)
+        outcome = tracing.run(play)
         if outcome.code:
             raise RuntimeError(f"{scene.name} fails without any fault:\n{outcome.output}")
         for name in found.read_text().split("\n"):
@@ -76,6 +78,9 @@ def warm_up(base: Path, scenes: list[Scene]) -> None:
     threads = {(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()} - HOUSEKEEPING
     if len(threads) > 1:
         raise RuntimeError(f"threads are running that a fork would lack: {threads}")
+    build_commands()
+    gc.collect()
+    gc.freeze()
 
 
 def _is_importable(name: str) -> bool:
@@ -85,32 +90,48 @@ def _is_importable(name: str) -> bool:
         return False
 
 
-def enumerate_faults(
-    base: Path, scene: Scene, fault: Fault, every: int = 1, step: Callable[[], None] = lambda: None
-) -> Found:
-    """Disturb the scene at its first, second, ... change of a file, or at every so-many-th of them."""
+@dataclass(frozen=True)
+class Rehearsal:
+    """A scene without a fault: what is there before, the calls that change files, and what comes out."""
+
+    scene: Scene
+    template: Path
+    calls: list[tuple[str, int]]  # what is called, and how many files would lose something without power
+    wanted: Any
+
+    def points(self, fault: Fault) -> list[int]:
+        """The calls that the fault makes sense for, from 1."""
+        return [
+            at
+            for at, (what, unsynced) in enumerate(self.calls, start=1)
+            if (not fault.only or what in fault.only) and (not fault.power or unsynced)
+        ]
+
+
+def rehearse(base: Path, scene: Scene) -> Rehearsal:
+    """Prepare the scene and play it once, undisturbed."""
     template, log = base / "template", base / "calls"
     _expect(tracing.run(lambda: scene.prepare(_fresh(template))), f"preparing {scene.name}")
     log.unlink(missing_ok=True)
     root = _restore(base, template)
     _expect(tracing.run(lambda: scene.act(root), root, log=log), scene.name)
-    wanted = _result(base, scene, root)
     calls = [line.split("\t") for line in log.read_text().splitlines()]
-    points = [
-        at
-        for at, (what, unsynced, _) in enumerate(calls, start=1)
-        if (not fault.only or what in fault.only) and (not fault.power or int(unsynced))
-    ]
-    found = Found()
-    for at in points[::every]:
-        root = _restore(base, template)
+    return Rehearsal(
+        scene, template, [(what, int(unsynced)) for what, unsynced, _ in calls], _result(base, scene, root)
+    )
+
+
+def enumerate_faults(base: Path, rehearsal: Rehearsal, fault: Fault, every: int = 1) -> Found:
+    """Disturb the scene at its first, second, ... change of a file, or at every so-many-th of them."""
+    found, scene = Found(), rehearsal.scene
+    for at in rehearsal.points(fault)[::every]:
+        root = _restore(base, rehearsal.template)
         outcome = tracing.run(lambda: scene.act(root), root, fault.kind, at, fault.error)  # noqa: B023
         if fault.power:
             tracing.lose_power(root, outcome)
         found.tried += 1
-        for problem in _judge(base, scene, root, outcome, wanted, found):
+        for problem in _judge(base, scene, root, outcome, rehearsal.wanted, found):
             found.problems.append(f"{scene.name}, call {at} ({outcome.what} {Path(outcome.path).name}): {problem}")
-        step()
     return found
 
 
