@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="of the crash points only each N-th")
     parser.add_argument("--share", type=float, default=1.0, help="of flips, inputs and rounds only this part")
     parser.add_argument("--scene", action="append", help="of the crashes only these commands")
+    parser.add_argument("--fault", action="append", help="of the crashes only these faults, as EIO")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"no part is called {unknown.pop()}")
@@ -56,8 +57,11 @@ def crashes(base: Path, given: argparse.Namespace) -> Iterator[Line]:
     for scene in scenes:
         rehearsal = rehearse(base, scene)
         for name, fault in FAULTS.items():
+            if given.fault and name not in given.fault:
+                continue
             found = enumerate_faults(base, rehearsal, fault, given.every)
-            ends = f"{found.killed} killed, {found.told} told, {found.same_at_once} went on"
+            states = f" ({found.states} states)" if found.states else ""
+            ends = f"{found.killed} killed{states}, {found.told} told, {found.same_at_once} went on"
             left = f"; files left: {dict(found.left)}" if found.left else ""
             yield f"{scene.name}, {name}", f"{found.tried:5} tried: {ends}{left}", found.problems
 
