@@ -1,4 +1,5 @@
 # kgem in a container. Without a command it serves the run folder that is mounted at /run-folder (docs/service.md).
+# Not built yet by its authors, who had no Docker at hand.
 FROM python:3.13-slim AS build
 # The index of PyTorch's CPU builds, as its installation page names it. Without it pip takes the build for CUDA: 5 GB more.
 ARG TORCH_INDEX=""

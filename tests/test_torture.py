@@ -32,6 +32,34 @@ def test_a_review_survives_every_moment() -> None:
     assert tried["torn"] == tried["short"] == 6
 
 
+KILLS = """
+import tempfile
+from pathlib import Path
+from torture import crashes, tracing
+from torture.scenes import SCENES
+
+with tempfile.TemporaryDirectory() as folder:
+    base, scene = Path(folder), SCENES["review"]
+    rehearsal = crashes.rehearse(base, scene)
+    for at, kept in enumerate(rehearsal.moments, start=1):
+        root = crashes._restore(base, rehearsal.template)
+        assert tracing.run(lambda: scene.act(root), root, tracing.KILL, at).code == -9
+        left = crashes._keep(root, base / "moments", {})
+        assert left == kept[False], at
+    print(at, len({kept[False] for kept in rehearsal.moments}))
+"""
+
+
+def test_a_copy_before_a_call_is_what_a_kill_leaves() -> None:
+    """Where nothing that is written depends on the time: a review with given times."""
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+    words = [sys.executable, "-c", KILLS]
+    done = subprocess.run(words, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    calls, states = map(int, done.stdout.split())
+    assert calls > states > 6  # a sync changes nothing, each decision does
+
+
 @pytest.mark.slow
 def test_some_moments_of_other_commands() -> None:
     scenes = [word for name in ("fit", "export npz", "cache") for word in ("--scene", name)]

@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="of the crash points only each N-th")
     parser.add_argument("--share", type=float, default=1.0, help="of flips, inputs and rounds only this part")
     parser.add_argument("--scene", action="append", help="of the crashes only these commands")
+    parser.add_argument("--fault", action="append", help="of the crashes only these faults, as EIO")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"no part is called {unknown.pop()}")
@@ -48,15 +49,19 @@ def main() -> int:
 
 def crashes(base: Path, given: argparse.Namespace) -> Iterator[Line]:
     """the n-th change of a file, for every n: killed, torn, power lost, disk full, I/O error, cut short"""
-    from torture.crashes import FAULTS, enumerate_faults, warm_up
+    from torture.crashes import FAULTS, enumerate_faults, rehearse, warm_up
     from torture.scenes import SCENES
 
     scenes = [SCENES[name] for name in given.scene or SCENES]
     warm_up(base, scenes)
     for scene in scenes:
+        rehearsal = rehearse(base, scene)
         for name, fault in FAULTS.items():
-            found = enumerate_faults(base, scene, fault, given.every)
-            ends = f"{found.killed} killed, {found.told} told, {found.same_at_once} went on"
+            if given.fault and name not in given.fault:
+                continue
+            found = enumerate_faults(base, rehearsal, fault, given.every)
+            states = f" ({found.states} states)" if found.states else ""
+            ends = f"{found.killed} killed{states}, {found.told} told, {found.same_at_once} went on"
             left = f"; files left: {dict(found.left)}" if found.left else ""
             yield f"{scene.name}, {name}", f"{found.tried:5} tried: {ends}{left}", found.problems
 

@@ -75,6 +75,7 @@ typedef struct { /* as in tracing.py */
     char what[32], path[PATH_MAX];
     File files[FILES];
     char *log; /* where to append a line per call, if anywhere */
+    void (*before)(void); /* called while the child stands before the call that was counted last, if anything */
 } Report;
 
 /* To be called in the child: from here on the calls above stop it for the tracer. */
@@ -180,6 +181,7 @@ static int meet(pid_t pid, const char *root, Report *report) {
     int full = report->kind == FROM_HERE && report->fired && call->grows;
     int turn = ++report->count == report->at;
     note_call(report, call, path);
+    if (report->before) report->before();
     if (turn) {
         report->fired = 1;
         snprintf(report->what, sizeof report->what, "%s", call->name);

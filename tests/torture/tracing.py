@@ -11,17 +11,20 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["COUNT", "FROM_HERE", "KILL", "ONCE", "SHORT", "TORN", "Outcome", "lose_power", "run", "why_not"]
+__all__ = ["COUNT", "FROM_HERE", "KILL", "ONCE", "SHORT", "TORN", "Outcome", "Unsynced", "run", "why_not"]
 
 COUNT, KILL, TORN, ONCE, FROM_HERE, SHORT = range(6)  # what the call meets, as in tracer.c
 FILES, PATH = 4096, 4096
 SECONDS = 1800  # a child that takes longer hangs; the machine may be busy
 CRASHED = 99  # exit code of a child that raised what nobody expects
 Action = Callable[[], object]
+Unsynced = dict[tuple[int, int], int]  # device, inode: bytes that are on disk
+Watch = Callable[[Unsynced], object]
+_BEFORE = ctypes.CFUNCTYPE(None)
 
 
 class _File(ctypes.Structure):
@@ -46,7 +49,13 @@ class _Report(ctypes.Structure):
         ("path", ctypes.c_char * PATH),
         ("files", _File * FILES),
         ("log", ctypes.c_char_p),
+        ("before", _BEFORE),
     ]
+
+    @property
+    def unsynced(self) -> Unsynced:
+        files = [self.files[i] for i in range(self.n_files)]
+        return {(each.device, each.inode): each.synced for each in files if each.dirty}
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,6 @@ class Outcome:
     fired: bool = False
     what: str = ""  # the call that met the fault
     path: str = ""
-    unsynced: dict[tuple[int, int], int] = field(default_factory=dict)  # device, inode: bytes that were on disk
 
     @property
     def crashed(self) -> bool:
@@ -90,15 +98,24 @@ def _tracer() -> ctypes.CDLL:
 
 
 def run(
-    action: Action, root: Path | None = None, kind: int = COUNT, at: int = 0, error: int = 0, log: Path | None = None
+    action: Action,
+    root: Path | None = None,
+    kind: int = COUNT,
+    at: int = 0,
+    error: int = 0,
+    log: Path | None = None,
+    watch: Watch | None = None,
 ) -> Outcome:
-    """Run the action in a fork of this process, traced if there is a root; `log` gets a line per call."""
+    """Run the action in a fork of this process, traced if there is a root; `log` gets a line per call, and `watch` is
+    called before each of them, while the child stands still."""
     tracer = _tracer() if root is not None else None
     with tempfile.TemporaryFile() as output:
         child = os.fork()
         if not child:
             _act(action, tracer, output.fileno())
         report = _Report(kind=kind, error=error, at=at, log=None if log is None else os.fsencode(log))
+        if watch is not None:
+            report.before = _BEFORE(lambda: watch(report.unsynced) and None)
         if tracer is None:
             report.status = os.waitpid(child, 0)[1]
         elif failed := tracer.trace(child, os.fsencode(str(root)), ctypes.byref(report)):
@@ -106,7 +123,6 @@ def run(
             raise OSError(failed, os.strerror(failed))
         output.seek(0)
         said = output.read().decode(errors="replace")
-    files = [report.files[i] for i in range(report.n_files)]
     return Outcome(
         code=os.waitstatus_to_exitcode(report.status),
         output=said,
@@ -114,7 +130,6 @@ def run(
         fired=bool(report.fired),
         what=report.what.decode(),
         path=os.fsdecode(report.path),
-        unsynced={(each.device, each.inode): each.synced for each in files if each.dirty},
     )
 
 
@@ -138,12 +153,3 @@ def _act(action: Action, tracer: ctypes.CDLL | None, output: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def lose_power(root: Path, outcome: Outcome) -> None:
-    """Mutates: what was written below the folder and not brought to disk is gone."""
-    for path in root.rglob("*"):
-        found = path.lstat()
-        kept = outcome.unsynced.get((found.st_dev, found.st_ino))
-        if kept is not None and kept < found.st_size:
-            os.truncate(path, kept)
