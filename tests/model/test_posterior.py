@@ -197,3 +197,19 @@ def test_noise_of_a_part_is_that_part_of_the_noise(dtype: torch.dtype, before: i
     fill_normal(part, other, (before, total))
     assert torch.equal(part, whole[before : before + n])
     assert torch.equal(one.get_state(), other.get_state())  # and what comes next is the same, too
+
+
+@pytest.mark.parametrize("part", [None, (4, 100)])
+def test_a_table_on_another_device_gets_the_noise_of_its_generator(
+    part: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on CUDA, where generators stay on the CPU: 'meta' has no numbers, so what is copied to it is looked at."""
+    elsewhere, here, copied, copy = torch.empty(7, 3, device="meta"), torch.empty(7, 3), [], torch.Tensor.copy_
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda out, made: (copied.append((out, made)), copy(out, made))[1])
+    one, other = seeded(5), seeded(5)
+    fill_normal(elsewhere, one, part)
+    monkeypatch.undo()
+    fill_normal(here, other, part)
+    assert copied[-1][0] is elsewhere
+    assert torch.equal(copied[-1][1], here)
+    assert torch.equal(one.get_state(), other.get_state())

@@ -101,8 +101,14 @@ def fill_normal(out: Tensor, generator: torch.Generator, part: tuple[int, int] |
 
     torch draws normal numbers on one core only. Where there are many, on a CPU in float32, the noise is instead
     SplitMix64, started at 64 bits from `generator`, through the inverse of the distribution function: 24 bits a number,
-    symmetric around 0, made by all of torch's threads and the same for any number of them.
+    symmetric around 0, made by all of torch's threads and the same for any number of them. Where the generator is on
+    another device than the tensor, as in a fit on CUDA, the noise is made beside the generator and copied.
     """
+    if out.device.type != generator.device.type:
+        made = torch.empty(out.shape, dtype=out.dtype, device=generator.device)
+        fill_normal(made, generator, part)
+        out.copy_(made)
+        return
     before, total = part or (0, out.numel())
     if out.dtype != torch.float32 or out.device.type != "cpu" or total <= SERIAL:
         whole = out if part is None else out.new_empty(total)
