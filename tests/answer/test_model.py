@@ -123,3 +123,12 @@ def test_evaluation_of_some_questions_is_that_of_these_against_all_entities() ->
     assert found.overall.n == 7 == len(asked)
     assert found.mrr == filtered_mrr(model.point, asked, data)
     assert model.evaluate("test", "point", most=10**6) == model.evaluate("test", "point")
+
+
+def test_an_evaluation_of_some_questions_says_so() -> None:
+    model = random_model()
+    some, every = model.evaluate("test", "point", most=7), model.evaluate("test", "point")
+    n = 2 * len(model.data.test)
+    assert (some.is_sample, every.is_sample) == (True, False) and every.overall.n == every.available == n
+    assert f"7 of {n:,} questions, at random" in repr(some) and "random" not in repr(every)
+    assert some._repr_html_().count("at random") == 1 and some.to_dict()["available"] == n

@@ -147,8 +147,8 @@ class Model:
         """Ranks of a split's facts, from both sides, as figures.
 
         Filtered ranks leave out the other known answers, raw ones do not. `most` is how many questions are ranked, at
-        random and each against all entities; without it all are. `memory` is the most that the ranking may use beside
-        the model, in bytes.
+        random and each against all entities; without it all are, and `is_sample` of the result says which. `memory` is
+        the most that the ranking may use beside the model, in bytes.
         """
         facts = self.data.split(split)
         if not len(facts):
@@ -158,10 +158,11 @@ class Model:
         scorer = self.scorer(mode)
         known = self.data.filter_index if filtered else None
         asked = self.data.reciprocal(facts)
+        available = len(asked)
         if most is not None:
             asked = pick_facts(asked, most, self.config.seed)
         ranks = rank(scorer, asked, known, memory=memory, on_progress=progress)
-        return breakdown(ranks, self.data)
+        return breakdown(ranks, self.data, available)
 
     def predict(
         self,

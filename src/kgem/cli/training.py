@@ -18,6 +18,7 @@ from kgem.report.formatting import METRICS, metric_cells, pluralise
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
+    from kgem.evaluate.metrics import Metrics
     from kgem.runs.run import Run
 
 INTERRUPTED = 130  # exit code, as of shells
@@ -106,7 +107,7 @@ def result_tables(model: Model) -> list[Any]:
     from kgem.evaluate.metrics import Metrics
 
     measured = {split: Metrics(**figures) for split, figures in _collect_overall(model).items()}
-    rows = [(split, figures.n, *metric_cells(figures)[:4]) for split, figures in measured.items()]
+    rows = [(split, _count(model, split, figures), *metric_cells(figures)[:4]) for split, figures in measured.items()]
     return [table(["filtered ranks of", "questions", *METRICS[:4]], rows)] if rows else []
 
 
@@ -136,6 +137,12 @@ def emit_result(model: Model, folder: Path, as_json: bool, quiet: bool) -> None:
 
 def _collect_overall(model: Model) -> dict[str, Any]:
     return {split: model.metrics[split]["overall"] for split in ("valid", "test") if split in model.metrics}
+
+
+def _count(model: Model, split: str, figures: Metrics) -> str:
+    """How many questions were ranked, and of how many if these are a sample."""
+    available = model.metrics[split].get("available") or figures.n
+    return f"{figures.n:,}" if figures.n == available else f"{figures.n:,} of {available:,}"
 
 
 def _update_document(model: Model) -> dict[str, Any]:

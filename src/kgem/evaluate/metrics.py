@@ -56,6 +56,7 @@ class Evaluation(Table):
     by_frequency: Mapping[str, Metrics]
     by_relation: Mapping[str, Metrics]
     unseen_targets: int  # ranked targets that training never showed: kept, and counted here
+    available: int | None = None  # questions that there were to rank; None if nobody counted them
 
     @property
     def mrr(self) -> float:
@@ -77,6 +78,17 @@ class Evaluation(Table):
     def mean_rank(self) -> float:
         return self.overall.mean_rank
 
+    @property
+    def is_sample(self) -> bool:
+        """Whether the figures are of some questions only, drawn at random."""
+        return self.available is not None and self.overall.n < self.available
+
+    @property
+    def questions(self) -> str:
+        """How many were ranked, and of how many if these are not all."""
+        rest = f" of {self.available:,}" if self.is_sample else ""
+        return f"{self.overall.n:,}{rest} questions{', at random' if rest else ''}"
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -97,10 +109,11 @@ class Evaluation(Table):
             for name, m in parts.items()
         )
         columns = ("ranks", "", "MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "questions")
-        return draw_table("Evaluation", columns, rows, len(parts), "by relation and frequency: .to_polars()")
+        about = f"{self.questions}; " if self.is_sample else ""
+        return draw_table("Evaluation", columns, rows, len(parts), f"{about}by relation and frequency: .to_polars()")
 
     def __repr__(self) -> str:
-        return f"<Evaluation MRR {self.mrr:.4f}, Hits@10 {self.hits_at_10:.4f}, {self.overall.n:,} questions>"
+        return f"<Evaluation MRR {self.mrr:.4f}, Hits@10 {self.hits_at_10:.4f}, {self.questions}>"
 
 
 def summarise(ranks: npt.NDArray[Any]) -> Metrics:
@@ -108,8 +121,8 @@ def summarise(ranks: npt.NDArray[Any]) -> Metrics:
     return next(iter(_by_group(ranks, np.zeros(len(ranks), dtype=np.int64), ["all"]).values()), _NOTHING)
 
 
-def breakdown(ranks: Ranks, data: Dataset) -> Evaluation:
-    """Everything worth knowing about the ranks of a split."""
+def breakdown(ranks: Ranks, data: Dataset, available: int | None = None) -> Evaluation:
+    """Everything worth knowing about the ranks of a split, or of some of its `available` questions."""
     worst = ranks.of("pessimistic")
     _, relations, tails = ranks.facts.T
     reverse = relations >= data.n_relations
@@ -124,6 +137,7 @@ def breakdown(ranks: Ranks, data: Dataset) -> Evaluation:
         by_frequency=_by_group(worst, frequency_bin(counts), frequency_names()),
         by_relation=_by_group(worst, base, data.relations.labels),
         unseen_targets=int((counts == 0).sum()),
+        available=available,
     )
 
 

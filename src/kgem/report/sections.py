@@ -42,7 +42,8 @@ def render_verdict(evaluation: Evaluation, baseline: float, proposals: Sequence[
     better = overall.mrr - baseline
     how = next(words for least, words in VERDICTS if better >= least)
     parts = [
-        f"<b>{how}</b> Of all questions about {split} facts the right answer comes first in {overall.hits_at_1:.0%} "
+        f"<b>{how}</b> Of {_name_questions(evaluation)} about {split} facts the right answer comes first in "
+        f"{overall.hits_at_1:.0%} "
         f"and among the first ten in {overall.hits_at_10:.0%}; MRR {overall.mrr:.3f}, where the most frequent answers "
         f"to a relation have {baseline:.3f}."
     ]
@@ -54,6 +55,10 @@ def render_verdict(evaluation: Evaluation, baseline: float, proposals: Sequence[
             "among the facts hidden from training."
         )
     return f'<p class="verdict-line">{" ".join(parts)}</p>'
+
+
+def _name_questions(evaluation: Evaluation) -> str:
+    return evaluation.questions if evaluation.is_sample else "all questions"
 
 
 def render_unfinished(model: Model) -> str:
@@ -148,7 +153,7 @@ def render_quality(model: Model, evaluation: Evaluation, baseline: Metrics, spli
         f"{model.data.n_entities:,}, without the other known answers; ties count against the model."
     )
     sides = {"tail": "for the tail", "head": "for the head"}
-    overall = {"all questions": evaluation.overall, "the most frequent answers instead": baseline}
+    overall = {_name_questions(evaluation): evaluation.overall, "the most frequent answers instead": baseline}
     overall |= {sides[side]: each for side, each in evaluation.by_side.items()}
     relations = dict(sorted(evaluation.by_relation.items(), key=lambda item: -item[1].n))
     first = dict(list(relations.items())[:RELATIONS])

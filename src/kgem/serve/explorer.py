@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -194,7 +194,10 @@ class Explorer:
     def metrics(self, split: str) -> Job | Document:
         """Filtered ranks as figures: those of the fit's end, or a job that measures them."""
         stored = self.model.metrics.get(split)
-        if isinstance(stored, Mapping) and {each.name for each in fields(Evaluation)} <= stored.keys():
+        if (
+            isinstance(stored, Mapping)
+            and {each.name for each in fields(Evaluation) if each.default is MISSING} <= stored.keys()
+        ):
             return dict(stored)
         self._check_split(split)
         return self.jobs.ask(

@@ -224,7 +224,7 @@ class CurvesReply(BaseModel):
     phases: list[_Phase]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MetricsReply(Evaluation):
     state: Literal["ready"]
 
