@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     data, planted = plant(Dataset.load(options.graph), options.seed)
-    model = kgem.fit(data, dim=options.dim, seed=0, **{"run.threads": 1})
+    model = kgem.fit(data, dim=options.dim, seed=0, threads=1)
     chances = judge_training(model)
     first = np.argsort(chances, kind="stable")[: planted.sum()]
     print(

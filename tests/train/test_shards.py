@@ -173,7 +173,7 @@ def processes_have(processes: Processes, name: str, tensor: torch.Tensor) -> tor
 
 def test_ranks_of_a_divided_table_are_those_of_the_whole(one_thread: None) -> None:
     model = random_embeddings(GRAPH, "complex")
-    for table in (model.entities, model.relations):  # sixteenths: products are exact in any order of their sums, on any processor
+    for table in (model.entities, model.relations):  # sixteenths: any order of sums is exact
         table.mul_(16).round_().div_(16)
     model.entities[5] = model.entities[20]  # ties across processes
     model.entities[7] = torch.nan
