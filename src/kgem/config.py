@@ -26,6 +26,7 @@ __all__ = [
 NONE = "none"  # how text says that a setting has no value
 AFFORDABLE = 3e13  # operations of an exact epoch: some five minutes of two cores
 WORTH_SAMPLING = 4  # entities for each candidate: from here on a sampled step takes a third of an exact one, or less
+DENSE = 5  # questions for each entity: of sparser graphs what a sampled race leaves is behind (docs/method.md, section 10)
 MANY_NUMBERS = 2**26  # in a table: from here on memory counts
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -194,7 +195,7 @@ class SharedConfig(Section):
     races: Literal["auto", "exact", "sampled"] = Field(
         "auto",
         description="of an exact softmax: that of races, until somebody has won; auto: sampled where there are more "
-        "than four times as many entities as candidates, and no time budget",
+        "than four times as many entities as candidates, five questions for each of them, and no time budget",
     )
     candidates: int = Field(2048, ge=1, description="sampled: entities that the questions of a step share, on average")
     exponent: float = Field(0.5, ge=0, le=1, description="sampled: chances of entities grow with their facts to this")
@@ -219,8 +220,9 @@ class SharedConfig(Section):
 
     def samples_races(self, n_questions: int, n_entities: int, width: int) -> bool:
         """Whether races have a sampled softmax where their winners have an exact one."""
-        worth_it = self.races == "sampled" or (self.races == "auto" and n_entities > WORTH_SAMPLING * self.candidates)
-        return worth_it and not self.is_sampled(n_questions, n_entities, width)
+        worth_it = n_entities > WORTH_SAMPLING * self.candidates and n_questions >= DENSE * n_entities
+        wanted = self.races == "sampled" or (self.races == "auto" and worth_it)
+        return wanted and not self.is_sampled(n_questions, n_entities, width)
 
     def accumulates_rows(self, n_entities: int, width: int) -> bool:
         """Whether Adagrad has one accumulator for each row only."""

@@ -112,10 +112,11 @@ def test_a_winner_has_all_of_its_patience_for_the_exact_softmax() -> None:
     assert say_softmax(given, DATA, 8).startswith("exact softmax over all entities, in races sampled with 8 candidates")
 
 
-def test_sampling_of_races_depends_on_the_number_of_entities() -> None:
+def test_sampling_of_races_depends_on_the_numbers_of_entities_and_questions() -> None:
     auto = SharedConfig()
     assert auto.samples_races(150_000, 14_541, 200)  # FB15k-237
     assert not auto.samples_races(11_000, 2_034, 100)  # CoDEx-S
+    assert not auto.samples_races(112_000, 40_559, 200)  # WN18RR: few questions for each entity
     assert not auto.samples_races(647_028, 294_230, 100)  # all of it is sampled
     assert not SharedConfig(races="exact").samples_races(150_000, 14_541, 200)
 
