@@ -26,7 +26,7 @@ __all__ = [
 NONE = "none"  # how text says that a setting has no value
 AFFORDABLE = 3e13  # operations of an exact epoch: some five minutes of two cores
 WORTH_SAMPLING = 4  # entities for each candidate: from here on a sampled step takes a third of an exact one, or less
-DENSE = 5  # questions for each entity: of sparser graphs what a sampled race leaves is behind (docs/method.md, section 10)
+DENSE = 5  # questions for each entity: on sparser graphs a sampled race leaves less (docs/method.md, section 10)
 MANY_NUMBERS = 2**26  # in a table: from here on memory counts
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
