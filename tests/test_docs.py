@@ -35,6 +35,8 @@ NOT_RUN = {
     "python -m evidence": "takes minutes; make evidence-check tests it",
     "kgem data fetch umls": "needs the network; tests/data/test_catalog.py covers it",
     "kgem serve": "does not end by itself",
+    "apt-get install": "changes the machine",
+    "python tools/build_files.py": "needs Debian's lists of files, and minutes; tests/test_tools.py covers it",
     "torchrun": "starts several processes; tests/runs/test_together.py covers it",
 }
 
@@ -46,6 +48,14 @@ FEW_EPOCHS = {"fit": ["--set", "pretrain.epochs=4", *UPDATED_SOON], "update": UP
 
 # Pages whose python blocks another test runs.
 PYTHON_RUN_BY = {"scores.md": "tests/model/test_scores.py"}
+
+
+def write_files_graph(path: Path) -> None:
+    """A small graph in the place of the one that tools/build_files.py makes."""
+    packages = ["python3-numpy", *(f"package-{n}" for n in range(1, 60))]
+    rows = [f"{name}\tdepends\t{packages[n // 3]}" for n, name in enumerate(packages)]
+    rows += [f"{name}\twrites to\tusr/{place}" for n, name in enumerate(packages) for place in {n % 5, n % 7}]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def blocks(path: Path) -> list[tuple[str, str, int]]:
@@ -90,6 +100,7 @@ def test_every_command_and_example_works(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kgem: Kgem
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    write_files_graph(tmp_path / "files.tsv")
     for language, text, line in blocks(page):
         if language in SHELL:
             run_shell(text, tmp_path, f"{page.name}:{line}", kgem)
