@@ -147,7 +147,8 @@ def test_a_reader_that_leaves_hides_no_error(tmp_path: Path) -> None:
     bad = tmp_path / "bad.tsv"
     bad.write_text("a\tr\tb\na\tr\n")
     done = unread("stdout", "data", "check", str(bad))
-    assert done.returncode == 2 and done.stderr.startswith("error: ")
+    said = [line for line in done.stderr.splitlines() if not line.startswith("reading ")]  # a busy machine reads for long
+    assert done.returncode == 2 and said[0].startswith("error: ")
 
 
 def test_messages_nobody_reads_leave_the_result_alone(tmp_path: Path) -> None:

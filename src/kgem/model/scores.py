@@ -168,6 +168,7 @@ class HolE(Score):
     name = "hole"
 
     def query(self, h: Tensor, r: Tensor) -> Tensor:
+        h, r = h.contiguous(), r.contiguous()  # torch 2.6 transforms no expanded rows
         q: Tensor = torch.fft.irfft(torch.fft.rfft(h) * torch.fft.rfft(r), n=h.shape[-1])
         return q
 
