@@ -245,8 +245,7 @@ class Run:
     def finish(self, *, early: bool = False) -> Model:
         """Mutates: the model of a fit whose epochs have all been, written to the folder; `early`: of what is there."""
         self.save_epochs()  # what is left takes a while on a large graph, too
-        if not self._log_is_whole:  # the last epoch could not be noted
-            self._write_log()
+        self._write_log()  # on disk before the model is: what was appended may be lost without power
         fit = self.fit
         if early and not self.records:
             what, remedy = "there is nothing to make a model of: no epoch has ended", f"kgem resume {self.folder}"
