@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 import kgem
@@ -180,6 +185,19 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     with pytest.raises(InputError, match=r"has files in it\n.*empty folder"):
         export(random_model(), tmp_path, "npz")
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_disk_that_is_full_is_told_of_whoever_writes(to: str, tmp_path: Path) -> None:
+    """Polars and safetensors have errors of their own, with the system's in their text."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    native = {"parquet": pl.exceptions.ComputeError, "huggingface": SafetensorError}
+    error = native[to](f"File out of specification: {full.strerror} (os error 28)") if to in native else full
+    with (
+        patch.dict(FORMATS, {to: replace(FORMATS[to], write=Mock(side_effect=error))}),
+        pytest.raises(InputError, match=r"cannot be written: No space left on device\n.*a disk with room"),
+    ):
+        export(random_model(), tmp_path, to)
 
 
 METRICS = {"mrr": 0.25, "hits_at_1": 0.125, "hits_at_3": 0.2, "hits_at_10": 0.5, "mean_rank": 7.0, "n": 8}

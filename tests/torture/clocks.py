@@ -46,6 +46,9 @@ def _clock(folder: Path) -> Path:
     return library
 
 
+HAS_SECONDS = ("model/model.json", "model/manifest.json")  # how long the fit took, and a hash of that
+
+
 def live(folder: str) -> None:
     """Under whatever clock: fit, decide, export, cache; what came of it goes to said.json."""
     root = Path(folder)
@@ -56,7 +59,8 @@ def live(folder: str) -> None:
     said["review"] = SCENES["review"].result(root)
     for to in FORMATS:
         command("export", root / "run", "--to", to, "--out", root / to)
-        said[f"export {to}"] = SCENES["export npz"].result(_as_out(root, to))
+        exported = SCENES["export npz"].result(_as_out(root, to))
+        said[f"export {to}"] = {name: content for name, content in exported.items() if name not in HAS_SECONDS}
     said["cache"] = [SCENES["cache"].act(root) for _ in range(2)]
     SCENES["report"].act(root)
     SCENES["convert"].act(root)

@@ -32,6 +32,7 @@ __all__ = [
     "read_document",
     "read_kind",
     "read_store",
+    "system_error",
     "write_store",
 ]
 
@@ -210,10 +211,15 @@ def kgem_version() -> str:
         return "source"
 
 
-def _not_written(folder: Path, error: Exception) -> ArtifactError:
-    """Say why a store could not be written; safetensors tells the system's error in its text only."""
+def system_error(error: Exception) -> int | None:
+    """The system's number of an error in writing; safetensors and polars tell it in their text only."""
     told = re.search(r"os error (\d+)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    return error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+
+
+def _not_written(folder: Path, error: Exception) -> ArtifactError:
+    """Say why a store could not be written."""
+    number = system_error(error)
     if number in _FULL:
         what, remedy = "the disk is full: nothing was written", "make room on the disk and try again"
     else:

@@ -9,6 +9,7 @@ A complex vector is [real parts | imaginary parts]. What all facts share, as Tuc
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -25,6 +26,7 @@ from torch import Tensor
 
 from kgem.answer.model import Model
 from kgem.errors import InputError
+from kgem.files.store import system_error
 from kgem.runs.hugging_face import write_hugging_face
 
 __all__ = ["FORMATS", "Format", "export"]
@@ -75,12 +77,15 @@ def export(model: Model, folder: str | Path, to: str, mode: str = "auto") -> Non
     chosen, place = model.resolve(mode), Path(folder)
     if place.is_file() or (place.is_dir() and any(place.iterdir())):
         raise InputError("is a file, or has files in it", where=str(place), remedy="name an empty folder, or a new one")
+    from safetensors import SafetensorError
+
     try:
         place.mkdir(parents=True, exist_ok=True)
         FORMATS[to].write(model, chosen, place)
-    except OSError as error:
-        remedy = "choose a folder that you can write to, on a disk with room"
-        raise InputError(f"cannot be written: {error.strerror or error}", where=str(place), remedy=remedy) from error
+    except (OSError, SafetensorError, pl.exceptions.PolarsError) as error:
+        number, remedy = system_error(error), "choose a folder that you can write to, on a disk with room"
+        reason = os.strerror(number) if number else str(error)
+        raise InputError(f"cannot be written: {reason}", where=str(place), remedy=remedy) from error
 
 
 def _write_parquet(model: Model, mode: str, folder: Path) -> None:
