@@ -14,6 +14,7 @@ from typing import get_args
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from kgem import errors
 from kgem.answer.modes import AUTO, MODES
@@ -251,3 +252,17 @@ def test_numpy_has_one_thread_unless_somebody_says_otherwise(said: str | None, m
     with pytest.raises(SystemExit):
         main(["--version"])
     assert os.environ["OPENBLAS_NUM_THREADS"] == (said or "1")
+
+
+def test_quiet_commands_show_no_progress_and_later_ones_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for words, wanted in ((["fit", "nowhere.tsv", "--quiet"], False), (["runs", str(tmp_path)], True)):
+        CliRunner().invoke(app, words)
+        assert progress.Progress.is_wanted is wanted
+    said: list[str] = []
+    monkeypatch.setattr(progress, "say", said.append)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    for wanted in (False, True):
+        monkeypatch.setattr(progress.Progress, "is_wanted", wanted)
+        with progress.Progress("counting"):
+            time.sleep(0.2)
+        assert bool(said) == wanted

@@ -62,6 +62,7 @@ def test_check_lists_all_bad_rows_and_fails(kgem: Kgem) -> None:
     assert code == 2
     assert "2 columns where 3 are expected" in out and "the head is empty" in out
     assert err.startswith("error: bad.tsv:2: 2 of 5 rows") and "--skip-bad" in err
+    assert "2 of 5 rows of bad.tsv are no facts" in out
 
 
 def test_check_that_skips_bad_rows_succeeds(kgem: Kgem) -> None:

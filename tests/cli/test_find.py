@@ -78,6 +78,7 @@ def test_labels_of_a_graph_by_option(kgem: Kgem) -> None:
     Path("g.tsv").write_text("Q1\tP1\tQ2\nQ2\tP1\tQ1\n")
     Path("names.tsv").write_text("Q1\tBerlin\nP1\tborders\n")
     _, out, err = kgem("data", "stats", "g.tsv", "--labels", "names.tsv")
+    assert "names of 1 of 2 entities" in kgem("data", "check", "g.tsv", "--labels", "names.tsv")[2]
     assert "borders (P1)" in out and "names.tsv: names of 1 of 2 entities and 1 of 1 relations" in err
     assert "Berlin (Q1)" in kgem("find", "g.tsv", "berl", "--labels", "names.tsv")[1]
     Path("names.tsv").write_text("Q1 Berlin\n")

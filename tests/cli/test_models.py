@@ -401,6 +401,12 @@ def test_compare_shows_gain_and_interval(kgem: Kgem, model: Model) -> None:
     assert code == 0 and f"{gain['value']:+.4f}" in out and "runs/a" in err
 
 
+def test_a_folder_of_runs_is_no_run(kgem: Kgem, graph: Dataset) -> None:
+    for words in (("evaluate", "runs"), ("compare", "runs/a", "runs")):
+        code, out, err = kgem(*words)
+        assert (code, out) == (2, "") and "neither a run nor a saved model" in err and "kgem runs runs" in err
+
+
 def test_compare_refuses_what_cannot_be_compared(kgem: Kgem, graph: Dataset) -> None:
     assert kgem("compare", "runs/a")[:2] == (2, "")
     other = Dataset("other", graph.entities, graph.relations, graph.train, graph.test, graph.valid)

@@ -46,7 +46,7 @@ def _clock(folder: Path) -> Path:
     return library
 
 
-HAS_SECONDS = ("model/model.json", "model/manifest.json")  # how long the fit took, and a hash of that
+HAS_SECONDS = ("model/model.json", "model/manifest.json", "model/manifest.sha256")  # how long the fit took, and hashes
 
 
 def live(folder: str) -> None:

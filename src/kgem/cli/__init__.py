@@ -31,6 +31,7 @@ from kgem.cli import (
     strengths,
     update,
 )
+from kgem.cli.progress import want_progress
 from kgem.errors import ConfigError
 
 __all__ = ["app", "main"]
@@ -82,6 +83,7 @@ def _start(
         ),
     ] = None,
 ) -> None:
+    want_progress(quiet=False)
     named = os.environ.get("KGEM_IMPORT", "").split(",")
     _import([name.strip() for name in [*named, *(modules or [])] if name.strip()])
 

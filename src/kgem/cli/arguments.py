@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kgem.answer.modes import AUTO, MODES, ModeName
+from kgem.cli.progress import want_progress
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or of a saved model.")]
 Mode = Annotated[
@@ -20,7 +21,10 @@ Mode = Annotated[
 ]
 Split = Annotated[Literal["train", "valid", "test"], typer.Option(help="Whose facts are ranked.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.", callback=want_progress),
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.")]
 TimeBudget = Annotated[str | None, typer.Option(metavar="TIME", help="Choose lengths that fit: 90s, 20m, 1h30m.")]
 Share = Annotated[float, typer.Option(min=0, help="Share (below 1) or number of facts.")]

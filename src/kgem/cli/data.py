@@ -50,6 +50,7 @@ def check(
     Ends with exit code 2 if there are bad rows, unless they are to be skipped.
     """
     dataset = reading.load(graph, replace(how, skip_bad=True), quiet=True)  # to see all bad rows, not one
+    reading.tell_names(dataset, how)
     n_facts = len(dataset.train) + len(dataset.valid) + len(dataset.test)
     with Progress("checking", expected=n_facts / CHECK_RATE):
         from kgem.data.splits import check as check_splits

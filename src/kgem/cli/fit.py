@@ -126,7 +126,9 @@ def _warn(data: Dataset, prepared: Prepared) -> None:
     for name in sorted({str(column.name) for column in data.extra.values()} - {"split"}):
         say(f"warning: the column {plain(name)} is not used in training")
     if not len(prepared.data.valid):
-        say("warning: there are no validation facts, so no phase can stop early; to set some apart: --valid 0.1")
+        none_to_spare = "training needs all facts to know every symbol; kgem data check tells more"
+        remedy = "to set some apart: --valid 0.1" if prepared.split is None else none_to_spare
+        say(f"warning: there are no validation facts, so no phase can stop early; {remedy}")
 
 
 def _check_memory(data: Dataset, config: Config) -> None:

@@ -11,6 +11,8 @@ from kgem.answer.unfinished import describe_missing
 from kgem.cli.console import plain, say
 from kgem.cli.progress import Progress
 from kgem.errors import ArtifactError, ConfigError, InputError
+from kgem.files.run_folder import CONFIG, GRAPH, MODEL
+from kgem.files.store import MANIFEST, SEAL
 
 if TYPE_CHECKING:
     from kgem.answer.model import Model
@@ -21,6 +23,9 @@ def open_model(run: Path, device: str = "cpu") -> Model:
     if not run.is_dir():
         what = "is a file, not a folder" if run.exists() else "there is no such folder"
         raise InputError(what, where=str(run), remedy="give the folder of a run or of a saved model")
+    if not any((run / part).exists() for part in (MANIFEST, SEAL, MODEL, GRAPH, CONFIG)):
+        remedy = f"give the folder of one; kgem runs {plain(run)} lists the runs in it"
+        raise InputError("is neither a run nor a saved model", where=str(run), remedy=remedy)
     with Progress(f"loading {run}"), treat_artifacts_as_input():
         from kgem.answer.model import load
         from kgem.runs.configure import check_device

@@ -32,12 +32,20 @@ def pace(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
+def want_progress(quiet: bool) -> bool:
+    """Mutates: whether commands show how far they are; what `--quiet` says, as it was said."""
+    Progress.is_wanted = not quiet
+    return quiet
+
+
 class Progress:
     """Shows how far a piece of work is, while in its `with` block.
 
     With `total` the work is counted by `advance`; without, `expected` is a guess of the seconds it takes, and
-    without either only the time so far is shown.
+    without either only the time so far is shown. Where `is_wanted` is false nothing is shown at all.
     """
+
+    is_wanted = True  # of all of them; `--quiet` says no
 
     def __init__(self, label: str, *, total: float | None = None, expected: float | None = None) -> None:
         self.label = plain(label)
@@ -88,7 +96,7 @@ class Progress:
         return time.monotonic() - self._begin
 
     def _watch(self) -> None:
-        if self._stop.wait(PATIENCE):
+        if self._stop.wait(PATIENCE) or not self.is_wanted:
             return
         if can_draw():
             self._show_bar()

@@ -116,13 +116,18 @@ def load(graph: str, how: ReadOptions, *, quiet: bool = False) -> Dataset:
         dataset = Dataset.read(graph, how)
     if not quiet:
         tell(dataset.reports)
-    if not quiet and how.labels is not None:
+        tell_names(dataset, how)
+    return dataset
+
+
+def tell_names(dataset: Dataset, how: ReadOptions) -> None:
+    """How many symbols the file of names has a name for."""
+    if how.labels is not None:
         entities, relations = (
             f"{sum(label in dataset.names.by_label for label in each):,} of {len(each):,}"
             for each in (dataset.entities, dataset.relations)
         )
         say(f"{plain(how.labels)}: names of {entities} entities and {relations} relations")
-    return dataset
 
 
 def read_frames(graph: str, how: ReadOptions) -> dict[str, pl.DataFrame]:

@@ -31,7 +31,7 @@ def runs(
     """
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "there is no such folder"
-        raise InputError(what, where=str(folder), remedy="kgem runs FOLDER; kgem fit makes runs in runs/")
+        raise InputError(what, where=str(folder), remedy="name the folder that has your runs, as kgem runs .")
     with Progress(f"looking through {folder}"):
         from kgem.runs.listing import list_runs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kgem.cli.console import heading, paragraph, table
+from kgem.cli.console import heading, paragraph, plain, table
 from kgem.cli.progress import duration, pace
 from kgem.report.formatting import pluralise
 
@@ -43,8 +43,12 @@ def check_tables(report: CheckReport, reading: Sequence[ReadReport]) -> Iterator
     yield table(["", *splits], [(name, *cells) for name, cells in _check_rows(report, splits) if any(cells)])
     yield from _reading_tables(reading)
     yield from _leakage_tables(report.leakage)
-    yield heading("Findings" if report.notes else "Findings: none")
-    yield from (paragraph(f"- {note}") for note in report.notes)
+    bad = [
+        f"{each.skipped:,} of {each.rows_read:,} rows of {each.source} are no facts" for each in reading if each.skipped
+    ]
+    findings = [*map(plain, bad), *report.notes]
+    yield heading("Findings" if findings else "Findings: none")
+    yield from (paragraph(f"- {note}") for note in findings)
 
 
 def _check_rows(report: CheckReport, splits: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:

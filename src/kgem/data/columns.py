@@ -24,7 +24,7 @@ def find_mixed_columns(dataset: Dataset, columns: Sequence[str | int] | None = N
     fewest = min(heads, tails)
     if len(facts) < FEWEST or (relations <= len(facts) / 2 and relations <= MANY * fewest):
         return None
-    what = f"{relations:,} relations for {len(facts):,} facts, where a relation is one of many facts"
+    what = f"{relations:,} relations for {len(facts):,} facts, though a relation should be that of many facts"
     if fewest >= relations:
         return f"{what}: has the file a column for it? Columns are chosen with columns (--columns)"
     head, relation, tail = (columns or (1, 2, 3))[:3]

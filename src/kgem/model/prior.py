@@ -35,6 +35,9 @@ class Strengths(NamedTuple):
     entities: Tensor  # (n_entities,)
     relations: Tensor  # (relation rows,), reciprocal ones included
 
+    def __repr__(self) -> str:
+        return f"<Strengths of {len(self.entities):,} entities and {len(self.relations):,} rows of relations>"
+
 
 @dataclass(frozen=True)
 class Prior:
