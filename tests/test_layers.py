@@ -105,6 +105,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "predict",
         "features",
         "logistic",
+        "cases",
         "proposals",
         "proposal_quality",
         "judgement",

@@ -12,6 +12,7 @@ import pytest
 
 import kgem
 from kgem.answer import judge as judging
+from kgem.answer.cases import Cases
 from kgem.answer.features import Known, view_facts
 from kgem.answer.judge import JUDGED, Judge, Pairs, make_negatives, view_features
 from kgem.answer.logistic import GROUP_RIDGE, RIDGE, Logistic, expand, weigh_alike
@@ -91,7 +92,7 @@ def test_chance_and_ranks_against_one_fact_at_a_time(monkeypatch: pytest.MonkeyP
         one = np.array([[h, r, t]])
         features = view_features(view_facts(scorer, one, fitted), Pairs.of(fitted, data.n_entities))
         assert features.shape == (1, len(JUDGED))
-        assert found.chance == pytest.approx(float(judge.chance(features, one[:, 1])[0]), rel=1e-6)
+        assert found.chance == pytest.approx(float(judge.chance(features, one)[0]), rel=1e-6)
         assert found.low is not None and found.high is not None and 0 <= found.low <= found.high <= 1
         for head, relation, tail, rank in ((h, r, t, found.rank_tail), (t, r + n, h, found.rank_head)):
             p = probabilities(model, "point", head, relation)
@@ -121,9 +122,41 @@ def test_given_negatives_are_what_it_learns_from() -> None:
     made = make_negatives(model.mode_scorer(), model.data.valid, np.random.default_rng(5))
     judge = model.learn_judge(negatives=labels(model.data, made))
     assert (judge.right, judge.wrong) == (len(model.data.valid), len(made)) and judge.wrong != model.learn_judge().wrong
+    assert isinstance(judge.classifier, Cases) and isinstance(model.learn_judge().classifier, Logistic)
     with pytest.raises(InputError, match="3 wrong facts") as few:
         model.learn_judge(negatives=labels(model.data, np.concatenate([made[:3], made[:3]])))
     assert "give 10 different ones" in str(few.value) and "validation" not in str(few.value)
+
+
+def test_of_many_given_negatives_it_keeps_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "CASES", 15)
+    model = random_model(big_graph())
+    made = make_negatives(model.mode_scorer(), model.data.valid, np.random.default_rng(5))
+    judge = model.learn_judge(negatives=labels(model.data, made))
+    assert (judge.right, judge.wrong) == (15, 15) and isinstance(judge.classifier, Cases)
+    kept = judge.classifier.facts
+    assert {tuple(fact) for fact in kept[:15].tolist()} <= known_facts(model.data)
+    assert {tuple(fact) for fact in kept[15:].tolist()} <= {tuple(fact) for fact in made.tolist()}
+
+
+def test_a_document_of_an_older_version_says_no_kind() -> None:
+    model = random_model(big_graph())
+    judge = model.learn_judge()
+    document = judge.to_dict()
+    assert document.pop("kind") == "logistic"
+    again = Judge.from_dict(document, model.data.n_relations)
+    assert again is not None and again.to_dict() == judge.to_dict()
+
+
+def test_a_judge_by_cases_is_saved(tmp_path: Path) -> None:
+    model = random_model(big_graph())
+    facts = labels(model.data, model.data.test[:5])
+    wrong = make_negatives(model.mode_scorer(), model.data.valid, np.random.default_rng(5))
+    fitted = replace(model, learned_judge=Judge.learn(model.mode_scorer(), wrong))
+    fitted.save(tmp_path / "cases")
+    again = kgem.load(tmp_path / "cases")
+    assert again.learned_judge is not None and isinstance(again.learned_judge.classifier, Cases)
+    assert list(again.judge(facts)) == list(fitted.judge(facts)) != list(model.judge(facts))
 
 
 def test_a_judge_is_saved_and_old_models_learn_one(tmp_path: Path) -> None:
@@ -150,7 +183,7 @@ def test_test_facts_teach_nothing() -> None:
         for test in (harmless[:0], harmless)
     )
     assert one is not None and other is not None
-    np.testing.assert_array_equal(one.logistic.weights, other.logistic.weights)
+    np.testing.assert_array_equal(one.classifier.weights, other.classifier.weights)
 
 
 def test_without_validation_there_is_no_judge() -> None:

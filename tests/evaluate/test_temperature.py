@@ -16,7 +16,7 @@ from kgem.evaluate import temperature as module
 from kgem.evaluate.calibration import fact_losses, fit_temperature, log_loss, measure, top_answers
 from kgem.evaluate.temperature import FARTHEST, Temperature, fit_temperatures
 
-SIDED = Temperature(0.7, 0.3, -0.2, 0.9, (0.1, -0.4, 0.2, 0.0))
+SIDED = Temperature(0.7, 0.3, -0.2, 0.9, (0.1, -0.4, 0.2, 0.0), (0.1, 0.0, -0.3, 0.2))
 
 
 def sided_graph(seed: int = 0) -> tuple[Array, Facts, QueryIndex, QueryIndex]:
@@ -31,7 +31,7 @@ def obvious_temperature(t: Temperature, query: tuple[int, int], train: QueryInde
     h, r = query
     n = len(train.tails_of(int(train.find([h], [r])[0])))
     half = 0.5 if r >= train.n_relations // 2 else -0.5
-    effects = half * t.side + t.slope * (math.log(1 + n) - t.centre) + t.relations[r]
+    effects = half * t.side + (t.slope + t.slopes[r]) * (math.log(1 + n) - t.centre) + t.relations[r]
     return t.common * math.exp(min(max(effects, -FARTHEST), FARTHEST))
 
 
@@ -88,12 +88,12 @@ def test_effects_are_those_of_a_search_over_the_exact_loss() -> None:
     centre = float(np.mean([math.log1p(len(train.tails_of(int(train.find([h], [r])[0])))) for h, r, _ in facts]))
 
     def objective(effects: Array) -> float:
-        shift, side, slope, *relations = effects.tolist()
-        t = Temperature(common * math.exp(shift), side, slope, centre, tuple(relations))
+        shift, side, slope, *own = effects.tolist()
+        t = Temperature(common * math.exp(shift), side, slope, centre, tuple(own[:4]), tuple(own[4:]))
         each = [obvious_loss(scores, fact[None], known, obvious_temperature(t, fact[:2], train)) for fact in facts]
-        return sum(each) + 0.5 * (side**2 + slope**2 + ridge * sum(r * r for r in relations))
+        return sum(each) + 0.5 * (side**2 + slope**2 + ridge * sum(r * r for r in own))
 
-    wanted = scipy.optimize.minimize(objective, np.zeros(7), method="BFGS").x
+    wanted = scipy.optimize.minimize(objective, np.zeros(11), method="BFGS").x
     table = module._Table.of(Fixed(scores), facts, known, common, 2**30)
     found = module._fit_effects(table, module._Design.of(facts, train, centre), ridge)
     assert objective(found) == pytest.approx(objective(wanted), abs=0.01)
@@ -121,6 +121,7 @@ def planted(temperatures: Temperature, n: int = 6000) -> tuple[Array, Facts, Que
         Temperature(0.5, side=0.8),
         Temperature(1.5, slope=-0.3, centre=1.4),
         Temperature(1.0, relations=(0.5, -0.5, 0.2, -0.2)),
+        Temperature(1.0, centre=1.4, slopes=(0.5, -0.5, 0.3, 0.0)),
     ],
 )
 def test_what_was_planted_is_found(truth: Temperature) -> None:
@@ -151,6 +152,9 @@ def test_without_facts_it_is_one() -> None:
 def test_documents_come_back_and_a_number_is_one_temperature_for_all() -> None:
     assert Temperature.from_dict(SIDED.to_dict()) == SIDED
     assert Temperature.from_dict(0.4) == Temperature(0.4)
+    old = SIDED.to_dict()
+    del old["slopes"]  # older models have none
+    assert Temperature.from_dict(old) == replace(SIDED, slopes=())
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="a temperature of"):
             Temperature(wrong)

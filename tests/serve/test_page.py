@@ -421,8 +421,13 @@ def test_review_of_doubtful_facts_and_of_one_relation(browser: Browser, own_serv
         data = own_server.model.data
         near = data.relations.id("near")
         assert total == len({(h, t) for split in SPLITS for h, r, t in data.split(split).tolist() if r == near})
+        beside = page.get_by_role("list", name="Answers to the same question").locator("li.mine")
+        expect(beside).to_have_count(1)
+        assert beside.locator(".go").inner_text() in fact.inner_text()
         for _ in range(total):
             before = fact.inner_text()
+            expect(beside).to_have_count(1)  # also if it is not among the first
+            assert not {"false", "null"} & set(page.locator(".card.desk").inner_text().split("\n"))
             page.get_by_role("button", name="Keep").click()
             expect(fact.filter(visible=True, has_text=before)).to_have_count(0)
         expect(page.get_by_role("heading", name=f"All {total} facts are decided")).to_be_visible()

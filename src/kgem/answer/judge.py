@@ -1,11 +1,11 @@
 """Is this fact true? A judge that learns from validation facts and wrong ones, and what it says about any fact.
 
-The judge is a logistic model of what is seen of a fact from both sides (`features`), of how well its entities are known
-and connected, and of its relation. Right examples are validation facts, which no table was fitted to. Wrong ones are
-given, or it makes them itself: for each validation fact and side one of the first unknown answers of the mode, and two
-of the entities that have been in that role, drawn alike and by frequency. Test facts are never examples; what they
-have is no wrong example either. Right and wrong examples weigh the same: a chance of 50 % is that of a fact which is as
-much like the ones as like the others.
+The judge goes by what is seen of a fact from both sides (`features`), by how well its entities are known and connected,
+and by its relation. Right examples are validation facts, which no table was fitted to. Wrong ones are given, and then a
+fact is held against each example (`cases`); or it makes them itself, for a logistic model: for each validation fact and
+side one of the first unknown answers of the mode, and two of the entities that have been in that role, drawn alike and
+by frequency. Test facts are never examples; what they have is no wrong example either. Right and wrong examples weigh
+the same: a chance of 50 % is that of a fact which is as much like the ones as like the others.
 
 The chance is what training facts say, as when the judge learned. (With validation facts among the known ones, which it
 has not seen so, it errs more: 16.6 % instead of 14.8 % on CoDEx-S.) Ranks, and what speaks against a fact, go by all
@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from kgem.answer.cases import Cases
 from kgem.answer.features import (
     FEATURES,
     SIDES,
-    Bools,
     FactViews,
     Floats,
     Known,
@@ -65,6 +65,7 @@ JUDGED = (
 )
 FEWEST = 10  # right and wrong examples to learn from, of each
 MOST, CELLS = 4096, 2**27  # validation facts that it learns from; scores that are made for them at most
+CASES = 2048  # validation facts, and given wrong ones, that facts are held against at most
 FIRST = 20  # answers of the mode among which one is drawn
 BLOCK = 8192  # facts that are judged at a time
 SUGGESTED = 1000  # different unknown labels that get suggestions
@@ -120,25 +121,21 @@ class Judge:
     """How often facts like these are right."""
 
     mode: str  # whose views it has learned from
-    logistic: Logistic
+    classifier: Logistic | Cases  # the latter if wrong facts were given
     right: int  # examples
     wrong: int
 
-    def chance(self, features: Floats, relations: LongArray) -> Floats:
-        """(n,)"""
-        return self.logistic.chance(features, relations)
+    def chance(self, features: Floats, facts: LongArray) -> Floats:
+        """Of facts (n, 3) with features (n, F): (n,)."""
+        if isinstance(self.classifier, Cases):
+            return self.classifier.chance(features, facts)
+        return self.classifier.chance(features, facts[:, 1])
 
     def chances(self, mode: ModeScorer, facts: Ints, *, memory: int = MEMORY) -> Floats:
         """What training facts say about facts (n, 3), as when it learned: (n,)."""
         known = Known.training(mode.data)
         features = view_features(view_facts(mode, facts, known, memory=memory), Pairs.of(known, mode.data.n_entities))
-        return self.chance(features, facts[:, 1].astype(np.int64))
-
-    @classmethod
-    def fit(cls, mode: str, features: Floats, facts: Ints, right: Bools, n_relations: int) -> Judge:
-        """From examples (n, F) of facts (n, 3)."""
-        logistic = Logistic.fit(features, right, facts[:, 1].astype(np.int64), n_relations, weight=weigh_alike(right))
-        return cls(mode, logistic, int(right.sum()), int((~right).sum()))
+        return self.chance(features, facts.astype(np.int64))
 
     @classmethod
     def learn(
@@ -146,31 +143,43 @@ class Judge:
     ) -> Judge | None:
         """From validation facts and wrong ones (n, 3), given or made; None if there are too few."""
         data = mode.data
-        affordable = max(256, min(MOST, CELLS // data.n_entities))
+        affordable, given = max(256, min(MOST, CELLS // data.n_entities)), negatives is not None
         if negatives is None:
             right = pick_facts(data.valid, affordable, seed)
             negatives = make_negatives(mode, right, np.random.default_rng(seed), memory=memory)
         else:
-            right = data.valid
+            right, negatives = (pick_facts(facts.astype(np.int32), CASES, seed) for facts in (data.valid, negatives))
         if min(len(right), len(negatives)) < FEWEST:
             return None
         known = Known.training(data)
         facts = np.concatenate([right, negatives]).astype(np.int64)
         features = view_features(view_facts(mode, facts, known, memory=memory), Pairs.of(known, data.n_entities))
-        return cls.fit(mode.name, features, facts, np.arange(len(facts)) < len(right), data.n_relations)
+        is_right = np.arange(len(facts)) < len(right)
+        weight = weigh_alike(is_right)
+        classifier = (
+            Cases.fit(features, facts, is_right, weight)
+            if given
+            else Logistic.fit(features, is_right, facts[:, 1], data.n_relations, weight=weight)
+        )
+        return cls(mode.name, classifier, len(right), len(negatives))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         counts = {"mode": self.mode, "right": self.right, "wrong": self.wrong}
-        return {**counts, "features": list(JUDGED), **self.logistic.to_dict()}
+        kind = "cases" if isinstance(self.classifier, Cases) else "logistic"
+        return {**counts, "kind": kind, "features": list(JUDGED), **self.classifier.to_dict()}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], n_relations: int) -> Judge | None:
         """None if it knows other features than we do: it is then learned anew when it is needed."""
         if list(document["features"]) != list(JUDGED):
             return None
-        logistic = Logistic.from_dict(document, len(JUDGED), n_relations)
-        return cls(str(document["mode"]), logistic, int(document["right"]), int(document["wrong"]))
+        classifier = (
+            Cases.from_dict(document, len(JUDGED))
+            if document.get("kind") == "cases"
+            else Logistic.from_dict(document, len(JUDGED), n_relations)
+        )
+        return cls(str(document["mode"]), classifier, int(document["right"]), int(document["wrong"]))
 
 
 @torch.no_grad()
@@ -319,7 +328,7 @@ class _Court:
 
     def _chances(self, mode: ModeScorer, ids: LongArray) -> Floats:
         views = view_facts(mode, ids, self.fitted, memory=self.memory)
-        return self.judge_of.chance(view_features(views, self.pairs), ids[:, 1])
+        return self.judge_of.chance(view_features(views, self.pairs), ids)
 
     def _range(self, ids: LongArray, chances: Floats) -> tuple[list[Any], list[Any]]:
         """The ends of the interval of the chance over samples of q, which has the chance itself in it."""

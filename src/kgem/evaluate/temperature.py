@@ -1,8 +1,8 @@
 """What the scores of a question are divided by: a common temperature, and how it depends on the question.
 
-log T_q = log T + side + slope (log(1 + n_q) - centre) + effect of the relation in its direction, where n_q is the
-number of answers that *training* has: the same for a question of validation, of test, or of a user. One number divides
-all scores of a question, so that ranks stay as they are.
+log T_q = log T + side + slope (log(1 + n_q) - centre) + effect, where effect and slope are those of the relation in its
+direction, and n_q is the number of answers that *training* has: the same for a question of validation, of test, or of a
+user. One number divides all scores of a question, so that ranks stay as they are.
 
 The loss of a fact depends on its question's temperature alone, -log softmax(scores / T_q)[tail]. So it is tabulated
 once, with its slope, at a few temperatures around the common one; all fits and folds are then made from the table.
@@ -47,26 +47,29 @@ class Temperature:
     slope: float = 0.0  # by log(1 + known answers)
     centre: float = 0.0  # where the slope has no effect
     relations: tuple[float, ...] = ()  # log effects, those of the reversed relations after the others; or none
+    slopes: tuple[float, ...] = ()  # that they add to the slope, likewise
 
     def __post_init__(self) -> None:
-        numbers = (self.side, self.slope, self.centre, *self.relations)
+        numbers = (self.side, self.slope, self.centre, *self.relations, *self.slopes)
         if not (0 < self.common < math.inf and all(map(math.isfinite, numbers))):
             raise ValueError(f"a temperature of {self.common} with effects {self.side}, {self.slope}, {self.relations}")
 
     def of(self, queries: Ints, train: QueryIndex) -> Floats:
         """T_q of questions (b, 2 or more) that begin with head and relation, reciprocal ids included: (b,)."""
-        effects = np.array([self.side, self.slope, *(self.relations or np.zeros(train.n_relations))])
+        none = (0.0,) * train.n_relations
+        effects = np.array([self.side, self.slope, *(self.relations or none), *(self.slopes or none)])
         return self.common * np.exp(_clip(_Design.of(queries, train, self.centre).times(effects)))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"relations": list(self.relations)}
+        return asdict(self) | {"relations": list(self.relations), "slopes": list(self.slopes)}
 
     @classmethod
     def from_dict(cls, document: Any) -> Temperature:
         """What to_dict made, or a mere number: one temperature for all."""
         if isinstance(document, dict):
-            return cls(**document | {"relations": tuple(map(float, document["relations"]))})
+            lists = {name: tuple(map(float, document.get(name, ()))) for name in ("relations", "slopes")}
+            return cls(**document | lists)
         return cls(float(document))
 
 
@@ -93,8 +96,9 @@ def fit_temperatures(
     ridge = _choose_ridge(left_out)
     if ridge == math.inf:
         return Temperature(common)
-    shift, side, slope, *relations = _fit_effects(table, design, ridge).tolist()
-    return Temperature(common * math.exp(shift), side, slope, design.centre, tuple(relations))
+    shift, side, slope, *rest = _fit_effects(table, design, ridge).tolist()
+    relations, slopes = rest[: design.n_relations], rest[design.n_relations :]
+    return Temperature(common * math.exp(shift), side, slope, design.centre, tuple(relations), tuple(slopes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +121,18 @@ class _Design:
         return _Design(self.side[kept], self.known[kept], self.relations[kept], self.n_relations, self.centre)
 
     def times(self, effects: Floats) -> Floats:
-        """The sum of each question's effects (2 + n_relations,): (n,)."""
-        total: Floats = effects[0] * self.side + effects[1] * self.known + effects[2:][self.relations]
+        """The sum of each question's effects (2 + 2 n_relations,): (n,)."""
+        own, slopes = effects[2:].reshape(2, -1)[:, self.relations]
+        total: Floats = effects[0] * self.side + (effects[1] + slopes) * self.known + own
         return total
 
     def transposed_times(self, values: Floats) -> Floats:
-        """The sum over questions of values (n,) that each effect has a part in: (2 + n_relations,)."""
-        by_relation = np.bincount(self.relations, weights=values, minlength=self.n_relations)
-        return np.concatenate([[self.side @ values, self.known @ values], by_relation])
+        """The sum over questions of values (n,) that each effect has a part in: (2 + 2 n_relations,)."""
+        own, slopes = (
+            np.bincount(self.relations, weights=each, minlength=self.n_relations)
+            for each in (values, self.known * values)
+        )
+        return np.concatenate([[self.side @ values, self.known @ values], own, slopes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +167,8 @@ class _Table:
 
 
 def _fit_effects(table: _Table, design: _Design, ridge: float) -> Floats:
-    """Shift of the common log temperature, side, slope, relations: least loss plus ridge / 2 of their squares."""
-    weights = np.concatenate([[0.0, WEAK, WEAK], np.full(design.n_relations, ridge)])
+    """Shift of the common log temperature, side, slope, relations, their slopes: least loss plus ridge / 2 squares."""
+    weights = np.concatenate([[0.0, WEAK, WEAK], np.full(2 * design.n_relations, ridge)])
 
     def objective(effects: Floats) -> tuple[float, Floats]:
         logs = design.times(effects[1:])

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kgem.answer.features import Floats, Known, view_facts
-from kgem.answer.judge import Judge, Pairs, make_negatives, view_features
+from kgem.answer.judge import Pairs, make_negatives, view_features
+from kgem.answer.logistic import Logistic, weigh_alike
 from kgem.answer.model import Model
 from kgem.data.dataset import Dataset, LongArray
 from kgem.evaluate.blocks import OnProgress
@@ -88,10 +89,11 @@ def join_folds(model: Model, folds: list[Fold]) -> Floats:
     facts = np.concatenate([*(data.train[fold.places] for fold in folds), *(fold.wrong for fold in folds)])
     features = np.concatenate([*(fold.features for fold in folds), *(fold.wrong_features for fold in folds)])
     right = np.arange(len(facts)) < len(data.train)
-    judge = Judge.fit("point", features, facts, right, data.n_relations)
+    relations = facts[:, 1].astype(np.int64)
+    logistic = Logistic.fit(features, right, relations, data.n_relations, weight=weigh_alike(right))
     logits = np.empty(len(data.train))
     for fold in folds:
-        logits[fold.places] = judge.logistic.logit(fold.features, data.train[fold.places, 1].astype(np.int64))
+        logits[fold.places] = logistic.logit(fold.features, data.train[fold.places, 1].astype(np.int64))
     share = view_facts(model.mode_scorer(), data.train, Known.everything(data)).log_share.sum(1)
     logits += OWN_WORD * (share - np.median(share))
     chances: Floats = np.exp(-np.logaddexp(0.0, -logits))

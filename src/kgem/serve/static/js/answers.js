@@ -28,7 +28,8 @@ export function why({ head, relation, tail }) {
 /** A bar up to `most`, with a whisker over the range of the probability where that is known. */
 export function bar({ probability, low, high }, most = 1) {
   const place = (value) => `${(100 * Math.min(1, Math.max(0, value / most))).toFixed(2)}%`;
-  const whisker = high > 0 && el("i", { class: "whisker", vars: { from: place(low), to: place(high) } });
+  const kind = high > most ? "whisker beyond" : "whisker"; // it goes on where the bar ends
+  const whisker = high > 0 && el("i", { class: kind, vars: { from: place(low), to: place(high) } });
   return el(
     "span",
     { class: "bar", "aria-hidden": "true", vars: { share: place(probability) } },
@@ -56,10 +57,16 @@ function scale(answers) {
   return Math.min(1, roundUp(Math.min(Math.max(highest, ranges), 3 * highest)));
 }
 
-/** A list of answers to a question; `follow` makes the address that goes on from one, `mine` tells the one in question. */
-export function answerList(answers, asked, question, { follow = null, mine = null, label = "Answers" } = {}) {
-  const most = scale(answers);
-  const rows = answers.map((answer, place) => row(answer, place, asked, question, most, follow, answer.label === mine));
+/**
+ * The first answers to a question, or `shown` of them; `follow` makes the address that goes on from one. The one that is
+ * `mine` is told, and shown in place of the last one if it comes after it.
+ */
+export function answerList(answers, asked, question, { follow = null, mine = null, shown = answers.length, label = "Answers" } = {}) {
+  const places = answers.slice(0, shown).map((_, place) => place);
+  const own = answers.findIndex((answer) => answer.label === mine);
+  if (own >= shown) places[shown - 1] = own;
+  const most = scale(places.map((place) => answers[place]));
+  const rows = places.map((place) => row(answers[place], place, asked, question, most, follow, place === own));
   const axis = el(
     "div",
     { class: "axis", "aria-hidden": "true" },

@@ -9,6 +9,7 @@ import { awaited, empty, failed } from "./states.js";
 import { count, fit, percent, plural, quoted, when } from "./words.js";
 
 const RECENT = 8; // decisions that are listed
+const [BESIDE, LOOKED] = [6, 200]; // other answers that are shown, and among which the fact's own is looked for
 const LONG = 120; // characters of a fact that needs smaller letters
 export const KINDS = {
   missing: {
@@ -189,7 +190,7 @@ export function reviewDesk(body, { facts, relations }, log, kind, relation, page
     sheet.replaceChildren(
       el("h2", { class: words(fact).length > LONG ? "fact long" : "fact" }, end(fact.head), " ", name(fact.relation, "how"), " ", end(fact.tail)),
       el("p", { class: "fact-notes" }, figures(shown(fact)), badge(fact.known), el("span", { class: "faint" }, meaning(fact)), why(fact)),
-      reasons(fact),
+      reasons(fact) || "",
     );
     drawContext(fact);
   }
@@ -203,7 +204,7 @@ export function reviewDesk(body, { facts, relations }, log, kind, relation, page
         ? { relation: fact.relation, tail: fact.tail }
         : { head: fact.head, relation: fact.relation };
     try {
-      const { answers } = await awaited(context, get("predict", { ...asked, top: 6 }, signal));
+      const { answers } = await awaited(context, get("predict", { ...asked, top: LOOKED }, signal));
       const title = el(
         "h3",
         {},
@@ -220,7 +221,7 @@ export function reviewDesk(body, { facts, relations }, log, kind, relation, page
       );
       context.replaceChildren(
         title,
-        answerList(answers, fact.side, asked, { mine: fact[fact.side], label: "Answers to the same question" }),
+        answerList(answers, fact.side, asked, { mine: fact[fact.side], shown: BESIDE, label: "Answers to the same question" }),
       );
     } catch (refused) {
       if (!signal.aborted) context.replaceChildren();

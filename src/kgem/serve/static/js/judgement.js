@@ -30,7 +30,7 @@ export function judgement(found) {
       el("p", { class: "meaning" }, "How probable it is that this is a fact, and not a mistake that looks like one."),
       el("p", { class: "big" }, percent(chance)),
       el("div", { class: "meter", "aria-hidden": "true", vars: { share: `${(100 * chance).toFixed(1)}%` } }, el("i", {})),
-      el("p", { class: "faint" }, `Nine of ten samples of the model: ${range(low, high)}.`),
+      el("p", { class: "faint" }, "Nine of ten samples of the model say ", el("span", { class: "whole" }, range(low, high)), "."),
       known && el("p", {}, el("span", { class: "badge" }, known), ` ${KNOWN[known]}`),
       like.length > 0 && el("h3", { class: "small-head" }, "Known facts that are most like it"),
       like.length > 0 &&
