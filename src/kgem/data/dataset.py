@@ -105,6 +105,8 @@ class Dataset(Table):
     @classmethod
     def read(cls, source: Any, options: ReadOptions, *, cache: bool = True, name: str | None = None) -> Dataset:
         """As `load`, with all options in one."""
+        if isinstance(source, Dataset):
+            return source._as_it_is(options, name)
         from kgem.data.sources import find, load_names, read  # here and not above: the readers are slow to import
 
         found, given = find(source, options), load_names(options)
@@ -119,6 +121,19 @@ class Dataset(Table):
             if keep:
                 caching.store(key, dataset._to_parsed())
         return dataset.with_names(given, where=options.labels)
+
+    def _as_it_is(self, options: ReadOptions, name: str | None) -> Dataset:
+        """This one, given where a source is asked for: it is read already, so that only names can be added."""
+        from kgem.data.sources import load_names
+
+        if replace(options, labels=None) != ReadOptions():
+            what, remedy = (
+                "is a Dataset, which has been read already",
+                "give the options where it is read, or its source",
+            )
+            raise DatasetError(what, where=self.name, remedy=remedy)
+        named = self.with_names(load_names(options), where=options.labels)
+        return named if name is None else replace(named, name=name)
 
     @classmethod
     def from_frames(

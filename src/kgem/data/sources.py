@@ -22,7 +22,10 @@ from kgem.errors import ConfigError, DatasetError, TriplesError
 __all__ = ["Found", "Read", "find", "load_names", "read"]
 
 # How splits are called in file names and in a column `split`.
-ALIASES = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
+ALIASES = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **{"valid": "valid", "validation": "valid", "dev": "valid"},
+}
 PYKEEN = {"train": "training", "valid": "validation", "test": "testing"}  # the splits of its data sets
 OPENKE = {"train2id.txt": "train", "valid2id.txt": "valid", "test2id.txt": "test"}
 OPENKE_LABELS = ("entity2id.txt", "relation2id.txt")
