@@ -35,7 +35,7 @@ def esc(text: object) -> str:
 
 
 def breakable(label: str) -> str:
-    """A label as HTML that may be broken after the marks of an address; a name comes before its address, which is small."""
+    """A label as HTML that may be broken after the marks of an address; an address beside a name is small."""
     name, address = found.groups() if (found := _NAMED.fullmatch(label)) else (label, "")
     return _break(name) + (f" <small>{_break(address)}</small>" if address else "")
 
