@@ -99,6 +99,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "answer": (
         "labels",
+        "find",
         "candidates",
         "modes",
         "predict",

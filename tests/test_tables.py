@@ -66,6 +66,7 @@ def results(model: kgem.Model) -> dict[str, Any]:
         "proposals": ScoredFacts(facts),
         "doubtful": model.doubtful_facts(top=3),
         "similar": model.similar("e1"),
+        "found": model.find("script"),
         "judged": JudgedFacts([judged, unknown]),
         "judgements": Judgements(iter([judged, unknown])),
     }
@@ -120,7 +121,7 @@ def test_no_rows_are_a_table_with_the_same_columns() -> None:
     none = ScoredFacts()
     assert none.to_polars().schema == some.to_polars().schema and len(none.to_pandas()) == 0
     assert "0 facts" in none._repr_html_() and repr(none) == "<0 facts>"
-    assert repr(some) == "<1 facts: <ScoredFact a r b: probability 0.5>>"
+    assert repr(some) == "<1 fact: <ScoredFact a r b: probability 0.5>>"
 
 
 def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +157,10 @@ def test_plain_texts_are_short(model: kgem.Model) -> None:
     shown = {name: repr(result) for name, result in results(model).items()}
     assert re.fullmatch(r"<Evaluation MRR 0\.\d{4}, Hits@10 [01]\.\d{4}, 2 questions>", shown["evaluation"])
     assert shown["prediction"].startswith(f"<Prediction {EVIL} s ?: ") and shown["prediction"].endswith(", ...>")
+    assert (
+        repr(model.find("script")) == f"<1 symbol: <Found entity {EVIL}>>" and repr(model.find("zz")) == "<0 symbols>"
+    )
+    assert repr(model.similar("e1", top=1)).startswith("<1 similar entity: ")
     assert shown["judgements"].startswith("<Judgements, as they come")
     assert re.match(
         r"<SymbolStrengths: strengths of 8 entities, \S+ to \S+; strengths of 2 relations", shown["strengths"]

@@ -67,6 +67,7 @@ class Rows(list[T], Table, Generic[T]):
     """A list of results that is a table, too: one row for each."""
 
     item: ClassVar[str] = "rows"  # what there are several of
+    one: ClassVar[str] = "row"  # what each is
     schema: ClassVar[Mapping[str, str]] = {}  # the columns, with types of polars by name, so that no rows are a table
 
     def to_rows(self) -> Iterable[Mapping[str, Any]]:
@@ -86,11 +87,14 @@ class Rows(list[T], Table, Generic[T]):
 
     def _repr_html_(self) -> str:
         columns, cells = self.draw_rows()
-        return draw_table(f"{len(self):,} {self.item}", columns, map(cells, self), total=len(self))
+        return draw_table(self._count(), columns, map(cells, self), total=len(self))
+
+    def _count(self) -> str:
+        return f"{len(self):,} {self.one if len(self) == 1 else self.item}"
 
     def __repr__(self) -> str:
         first = ", ".join(map(repr, self[:2]))
-        return f"<{len(self):,} {self.item}{': ' if self else ''}{first}{', ...' if len(self) > 2 else ''}>"
+        return f"<{self._count()}{': ' if self else ''}{first}{', ...' if len(self) > 2 else ''}>"
 
 
 def draw_table(

@@ -74,7 +74,7 @@ class ScoredFact:
 class ScoredFacts(Rows[ScoredFact]):
     """Facts that the graph may lack, or that are doubtful in it, in the order that counts."""
 
-    item = "facts"
+    item, one = "facts", "fact"
     schema: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("head", "relation", "tail"), "text"),
         **dict.fromkeys(("chance", "probability", "share"), "number"),

@@ -146,7 +146,7 @@ class Prediction(Sequence[Answer], Table):
 class Predictions(Rows[Prediction]):
     """The answers to several questions."""
 
-    item = "predictions"
+    item, one = "predictions", "prediction"
     schema: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("head", "relation", "tail"), "text"),
         **dict.fromkeys(("probability", "low", "high"), "number"),
