@@ -15,7 +15,7 @@ import pytest
 import kgem
 from kgem.answer.judgement import JudgedFacts, Judgement, Judgements
 from kgem.answer.missing import ScoredFact, ScoredFacts
-from kgem.tables import SHOWN, Bar, draw_table
+from kgem.tables import SHOWN, Bar, draw_table, format_number
 from small_models import random_model
 
 EVIL = "<script>alert('1')</script>"
@@ -136,6 +136,22 @@ def test_a_notebook_shows_the_first_rows_and_how_many_there_are() -> None:
     judged = Judgements(iter([Judgement("a", "r", str(i), 0.5) for i in range(50)]))
     assert judged._repr_html_() == judged._repr_html_()
     assert [j.tail for j in judged] == [str(i) for i in range(50)], "what was shown is still given out"
+
+
+def test_columns_that_are_empty_are_not_shown_and_numbers_stand_below_their_heading() -> None:
+    page = draw_table("t", ["name", "note", "share"], [["a", None, 0.5], ["b", "", 12.0]])
+    assert "note" not in page and page.count("<th ") == 2
+    assert '<th style="padding:1px 8px;text-align:right;border:0">share</th>' in page
+    assert "0.500" in page and "12.0" in page
+    assert "note" in draw_table("t", ["note"], [])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.500"), (100.0, "100"), (1234.5, "1,234"), (0.00042, "0.000420"), (0.0, "0.00"), (float("inf"), "inf")],
+)
+def test_numbers_have_three_digits_that_count(value: float, text: str) -> None:
+    assert format_number(value) == text
 
 
 @pytest.mark.parametrize(

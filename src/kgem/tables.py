@@ -100,10 +100,15 @@ class Rows(list[T], Table, Generic[T]):
 def draw_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], total: int = 0, note: str = ""
 ) -> str:
-    """A small HTML table; all text is escaped. Of more than SHOWN rows the first are shown, of `total`."""
+    """A small HTML table; all text is escaped. Of more than SHOWN rows the first are shown, of `total`.
+
+    Columns with nothing in them are left out.
+    """
     kept = list(islice(rows, SHOWN))
-    head = "".join(f'<th style="{_LEFT}">{escape(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{''.join(map(_draw_cell, row))}</tr>" for row in kept)
+    filled = [i for i in range(len(columns)) if not kept or any(row[i] not in (None, "") for row in kept)]
+    sides = [_RIGHT if any(_is_number(row[i]) for row in kept) else _LEFT for i in filled]
+    head = "".join(f'<th style="{side}">{escape(columns[i])}</th>' for i, side in zip(filled, sides, strict=True))
+    body = "".join(f"<tr>{''.join(_draw_cell(row[i]) for i in filled)}</tr>" for row in kept)
     more = f"{total - len(kept):,} more" if total > len(kept) else ""
     below = "; ".join(part for part in (more, note) if part)
     return (
@@ -114,10 +119,14 @@ def draw_table(
 
 
 def format_number(value: float) -> str:
-    """With three digits that count."""
+    """With three digits that count, so that numbers below each other have as many."""
     if not math.isfinite(value):
         return str(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
+
+
+def _is_number(cell: Cell) -> bool:
+    return not isinstance(cell, Bar | bool | str) and cell is not None
 
 
 def _draw_cell(cell: Cell) -> str:

@@ -121,7 +121,7 @@ def _render_example(example: Example, why: Sequence[Reasons], split: str) -> str
     rows = "".join(_render_answer(answer, reasons, answer.known == split, split) for answer, reasons in answers)
     verdict = f"held out: <b>{breakable(example.tail)}</b>, rank {example.rank:,}{render_reasons(why[-1])}"
     return card(
-        f'<p class="ask">{breakable(head)} · {breakable(relation)} · <b>?</b></p>',
+        f'<p class="ask">{breakable(str(head))} · {breakable(str(relation))} · <b>?</b></p>',
         f'<ol class="answers">{rows}</ol>',
         f'<div class="verdict">{verdict}</div>',
     )
