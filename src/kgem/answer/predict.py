@@ -61,7 +61,10 @@ class Query(NamedTuple):
         missing = [name for name, label in self._asdict().items() if label is None]
         if len(missing) != 1:
             given = ", ".join(name for name in self._fields if name not in missing) or "nothing"
-            raise InputError(f"a question must give two of head, relation, tail, not {given}", remedy="give just two")
+            what = f"a question must give two of head, relation, tail, not {given}"
+            raise InputError(
+                what, remedy="give just two" if missing else "leave one out, or judge the fact: model.judge"
+            )
         return missing[0]
 
 

@@ -127,6 +127,8 @@ def _check_question(
         raise ConfigError(f"--queries and {given[0]} exclude each other", remedy=remedy)
     if everything and set(given) - {"--relation"}:
         raise ConfigError(f"--all and {given[0]} exclude each other", remedy="with --all only --relation, or nothing")
+    if queries is None and not everything and len(given) == 3:
+        raise ConfigError("this is a whole fact, not a question", remedy="leave one out; is it true? says kgem judge")
     if queries is None and not everything and len(given) != 2:
         raise ConfigError(f"a question has two of three, not {', '.join(given) or 'none'}", remedy=f"give {remedy}")
 

@@ -208,4 +208,4 @@ def _nothing(word: str, path: Path) -> DatasetError:
     paths = [str(path.parent / near) for near in difflib.get_close_matches(path.name, beside, n=3)]
     near = [*names, *paths]
     hint = f"did you mean {', '.join(near)}?" if near else f"graphs known by name: {', '.join(sorted(CATALOG))}"
-    return DatasetError(f"{word!r} is neither a file or folder nor the name of a known graph", remedy=hint)
+    return DatasetError(f"{word!r} is neither a file, nor a folder, nor the name of a known graph", remedy=hint)
