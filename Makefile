@@ -30,7 +30,7 @@ demo: $(STAMP)   ## fit the embedded graph through all phases, print predictions
 test: $(STAMP)   ## run the test suite of the library, in two processes of one thread each
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-torture: $(STAMP) ## every crash point, flipped bits, generated inputs, shared folders, wrong clocks: about an hour
+torture: $(STAMP) ## every crash point, flipped bits, generated inputs, shared folders, wrong clocks: about half an hour
 	PYTHONPATH=tests nice $(BIN)/python -m torture
 
 check: $(STAMP)  ## format, lint, types

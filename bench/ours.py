@@ -29,6 +29,7 @@ from kgem.train.driver import Fit
 from kgem.train.machine import settle
 from kgem.train.optimizer import Schedule
 from kgem.train.point_estimate import PointState, run_epoch
+from kgem.train.stopping import Part
 from kgem.train.variational_em import EMState
 from kgem.train.variational_em import run_epoch as run_em_epoch
 
@@ -91,7 +92,8 @@ class Ours:
         part = FirstBatches(self.objective, steps)
         begun = time.perf_counter()
         loss = run_epoch(self.state, part, self.strengths, self.config, self.schedule)
-        return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
+        seconds, self.state.part = time.perf_counter() - begun, Part()  # the next turn is an epoch of its own
+        return {"seconds": seconds, "items": part.n_items, "loss": loss}
 
     def em_steps(self, steps: int) -> dict[str, Any]:
         """Algorithm 2's own epoch, M-steps included, cut off after some steps."""
@@ -102,7 +104,8 @@ class Ours:
         part = FirstBatches(self.objective, steps)
         begun = time.perf_counter()
         loss = run_em_epoch(self.em, part, PRIOR, self.em_config)
-        return {"seconds": time.perf_counter() - begun, "items": part.n_items, "loss": loss}
+        seconds, self.em.part = time.perf_counter() - begun, Part()
+        return {"seconds": seconds, "items": part.n_items, "loss": loss}
 
     def save(self, path: str) -> dict[str, Any]:
         """Write the graph file anew, with the tables as they are now."""

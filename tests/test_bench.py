@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.neighbours import compare
-from bench.ours import TimedFit
+from bench.ours import Ours, TimedFit, export
 from bench.quality import plot, run_in_turns, seconds_until, summarise
 from bench.report import table
 from bench.workers import WorkerFailed
@@ -79,6 +79,20 @@ def test_a_timed_fit_goes_on_where_it_was_and_waits_for_free(monkeypatch: pytest
     monkeypatch.setattr("bench.ours.time.perf_counter", shift_clock(1000.0))
     second = fit.go_on(0.0)
     assert 0 < first["points"][0][0] < second["points"][0][0] < 500
+
+
+@pytest.mark.parametrize("turn", ["steps", "em_steps"])
+def test_every_turn_of_an_epoch_makes_its_steps(tmp_path: Path, turn: str) -> None:
+    export("world", str(tmp_path / "graph.npz"), 4)
+    ours = Ours()
+    ours.load(str(tmp_path / "graph.npz"), 100)
+    losses = []
+    for _ in range(3):
+        done = getattr(ours, turn)(2)
+        assert done["items"] == 200 and done["seconds"] > 0
+        losses.append(done["loss"])
+    assert ours.state.steps == (6 if turn == "steps" else 0) and len(set(losses)) == 3
+    assert min(losses) > 0  # of an epoch without a step the loss is 0
 
 
 def test_neighbours_are_compared_over_the_epochs_that_all_had() -> None:

@@ -77,6 +77,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "race",
         "softmax",
         "memory",
+        "distillation",
         "phases",
         "whole_state",
         "budget",

@@ -263,7 +263,7 @@ def test_an_address_that_is_not_of_this_machine(run: Path, kgem: Kgem) -> None:
     ("words", "says"),
     [
         (["nothing"], "nothing"),
-        (["."], "manifest"),
+        (["."], "neither a run nor a saved model"),
         (["{run}", "--port", "70000"], "65535"),
         (["{run}", "--device", "quantum"], "--device"),
         ([], "RUN"),

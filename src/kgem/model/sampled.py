@@ -85,7 +85,8 @@ class SampledObjective(Objective):
         self._shared = torch.arange(like.n_own, len(like.relations), device=entities.device)  # in every question
         self.occurrences[1][self._shared] = self.n_items
         self._some_unseen = any(bool((n == 0).any()) for n in self.occurrences)
-        self._own_occurrences = like.shards.own(self.occurrences[0]), self.occurrences[1]
+        self._shards = like.shards
+        self._own_occurrences = self._shards.own(self.occurrences[0]), self.occurrences[1]
         self._checked = self._pieces.questions(CHECKED)
 
     @property

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kgem.data.index import QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.objective import Gradients
-from kgem.model.prior import Prior, Strengths
+from kgem.model.prior import Strengths
 from kgem.model.rows import Rows, Touched
 from kgem.model.sampled import SampledBatch, SampledObjective
-from kgem.model.sampling import Candidates
-from kgem.model.shards import Shards
 
 __all__ = ["ShardedBatch", "ShardedObjective"]
 
@@ -38,18 +35,6 @@ class ShardedBatch(SampledBatch):
 
 class ShardedObjective(SampledObjective):
     """Eqs. 5 and 10 with a sampled softmax, on the touched rows of this process."""
-
-    def __init__(
-        self,
-        index: QueryIndex,
-        like: Embeddings,
-        prior: Prior,
-        candidates: Candidates,
-        *,
-        products: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(index, like, prior, candidates, products=products)
-        self._shards: Shards = like.shards
 
     def _plan(self, items: Tensor, drawn: Tensor) -> ShardedBatch:
         whole = super()._plan(items, drawn)

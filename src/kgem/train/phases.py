@@ -12,11 +12,8 @@ c = 0 is the paper's recipe. Pre-training settles its one shared strength the sa
 weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
 Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
 
-Re-training leaves two models, which answer better together than either alone. Distillation trains one model of the
-same size, a student, towards what they say together (model/teacher.py). Its strengths, a part of the learned ones or
-these with a count term, are settled by a race like those before. It starts at the better of the two on validation, and
-takes the place of the re-trained tables where it beats these. In an update, which validation cannot judge, it starts at
-the re-trained tables and takes their place always.
+Re-training leaves two models, which answer better together than either alone; distillation makes one of them
+(train/distillation.py).
 """
 
 from __future__ import annotations
@@ -29,18 +26,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kgem.config import Config, DistilConfig, EMConfig, TrainConfig
+from kgem.config import Config, EMConfig, TrainConfig
 from kgem.data.dataset import Dataset
 from kgem.errors import Collapsed
 from kgem.model.embeddings import Embeddings
-from kgem.model.objective import MarginObjective, Objective, SoftmaxObjective
+from kgem.model.objective import MarginObjective, Objective
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Prior, Strengths, conventional_strengths, uniform_strengths
 from kgem.model.processes import ALONE, Processes
 from kgem.model.sampled import SampledObjective
 from kgem.model.scores import get_score
 from kgem.model.shards import WHOLE, Shards, deal
-from kgem.model.teacher import Teacher
+from kgem.train.distillation import Distillation, Mix
 from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
 from kgem.train.race import Race, add_prefix
 from kgem.train.softmax import Softmax, sampled_settings, unseen_are_prior
@@ -60,7 +57,6 @@ RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 LOG = logging.getLogger(__name__)
 
 ValidateBlend = Callable[[Embeddings, Embeddings], float]
-Mix = tuple[float, float]  # (a, c)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +124,7 @@ class ThreePhases:
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
-        self.students: Race[Mix] | None = None
+        self.distillation: Distillation | None = None
 
     @property
     def shards(self) -> Shards:
@@ -248,7 +244,7 @@ class ThreePhases:
         means, log_stds, collect = self.em.best, self.em.best_log_stds, self._start.shards.collect
         entities = Gaussian(collect(means.entities), collect(log_stds.entities))
         mix, student = self.race.candidates[self.race.leader], self.students
-        point = student.state.best if student is not None and self.is_distilled else self.race.state.best
+        point = self.race.state.best if self.distillation is None else self.distillation.best
         return FitResult(
             point=point if self.shards is WHOLE else replace(point, entities=collect(point.entities), shards=WHOLE),
             posterior=Posterior(entities, Gaussian(means.relations, log_stds.relations)),
@@ -291,12 +287,9 @@ class ThreePhases:
             self.race = Race(self._start_retraining(measured=False), self.settings.retrain.candidates)
         for part, state in self._states().items():
             state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
-        if "students" in numbers:
-            self.students = Race(self._start_student(), self.settings.distil.candidates)
-            self.students.restore(strip_prefix("students.", tensors), numbers["students"])
-        elif "student" in numbers:  # of 0.1, without a race
-            self.students = Race(self._start_student(), self.settings.distil.candidates)
-            self.students.state.restore(strip_prefix("student.", tensors), numbers["student"])
+        if "students" in numbers or "student" in numbers:
+            self.distillation = self._start_distillation()
+            self.distillation.restore(tensors, numbers)
         self._negatives.set_state(tensors[NEGATIVES].cpu())
 
     @property
@@ -499,89 +492,32 @@ class ThreePhases:
         return not self._stop()
 
     def _distil(self) -> Iterator[EpochRecord]:
-        config = self.settings.distil
-        if config.epochs and (self.students is not None or self._choose_start()):
-            assert self.em is not None and self.race is not None
-            if self.students is None:
-                self.students = Race(self._start_student(), config.candidates)
-            self.students.limit_to(config.candidates)
-            teacher = Teacher([self.race.state.best, self.em.best], config.weight)
-            if self._exact_since is None:
-                yield from self._race_students(self.students, self._taught(self.objective, teacher), config)
-            if not self._stop() and self.softmax.is_sampled and self.config.train.exact_epochs:
-                yield from self._train_exactly(self.students, teacher, config)
+        if self.settings.distil.epochs:
+            if self.distillation is None:
+                self.distillation = self._start_distillation()
+            yield from self.distillation.epochs()
         if not self._stop():
             self.phase = "done"
 
-    def _race_students(self, race: Race[Mix], taught: Objective, config: DistilConfig) -> Iterator[EpochRecord]:
-        def train(state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
-            strengths = self.retraining_strengths(*mix)
-            return point_estimate(state, taught, strengths, config, self._validate, self._stop)
-
-        return race.epochs(config, self._start_student, train, stop=self._stop)
-
-    def _train_exactly(self, race: Race[Mix], teacher: Teacher, config: DistilConfig) -> Iterator[EpochRecord]:
-        """Mutates: after a sampled softmax the winner has some epochs with the exact one."""
-        state, mix, since = race.state, race.candidates[race.leader], self._exact_since
-        if since is None:
-            since = state.epoch
-            self.events.append({"event": "exact", "phase": self.phase, "epoch": since})
-            state.stopping.waited = 0
-        longer = config.model_copy(update={"epochs": since + self.config.train.exact_epochs})
-        taught, strengths = self._taught(self.softmax.exact, teacher), self.retraining_strengths(*mix)
-        yield from point_estimate(state, taught, strengths, longer, self._validate, self._stop)
-
-    @property
-    def _exact_since(self) -> int | None:
-        """The epoch of the student after which its softmax was exact instead of sampled."""
-        return next((event["epoch"] for event in self.events if event["event"] == "exact"), None)
-
-    def _taught(self, objective: SoftmaxObjective | SampledObjective, teacher: Teacher) -> Objective:
-        return objective.taught_by(teacher, int(self.settings.distil.memory * 2**30), self._stop)
-
-    def _choose_start(self) -> bool:
-        """Mutates the events: students start at the better of the two models on validation.
-
-        A fit that goes on has re-trained tables for its student, as for its re-training. False if a stop was asked for.
-        """
+    def _start_distillation(self) -> Distillation:
         assert self.em is not None and self.race is not None
-        starts = {"point": self.race.state.best} | ({"mean": self.em.best} if self._warm is None else {})
-        mrrs = {name: 0.0 if self._validate is None else self._validate(tables) for name, tables in starts.items()}
-        if self._stop():
-            return False
-        name = max(mrrs, key=lambda each: mrrs[each])
-        of_retrained = {} if name == "point" else {"retrained": mrrs["point"]}
-        self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name], **of_retrained})
-        return True
+        return Distillation(
+            retrained=self.race.state,
+            em=self.em,
+            strengths=self.retraining_strengths,
+            config=self.settings,
+            softmax=self.softmax,
+            generator=lambda: self._generator("distil"),
+            validate=self._validate,
+            stop=self._stop,
+            is_update=self._warm is not None,
+            events=self.events,
+        )
 
     @property
-    def _start_of_students(self) -> dict[str, Any]:
-        """The event that says where students start."""
-        return next(event for event in self.events if event["event"] == "distil")
-
-    def _start_student(self) -> PointState:
-        """A student, with the accumulators of the model that it starts as; in an update the latest counts."""
-        assert self.em is not None and self.race is not None
-        config, before = self.settings.distil, self.settings.retrain.optimizer
-        tables, optimizer = self.race.state.best, self.race.state.optimizer
-        if self._start_of_students["start"] == "mean":
-            tables, optimizer, before = self.em.best, self.em.mean_optimizer, self.settings.em.optimizer
-        state = PointState.start(tables.clone(), config, self._generator("distil"))
-        if config.optimizer == before:
-            state.optimizer.restore(optimizer.state())
-        state.stopping.latest = self._warm is not None
-        return state
-
-    @property
-    def is_distilled(self) -> bool:
-        """Whether the student beats the re-trained tables; it counts as better where validation does not judge.
-
-        One that began at the means of q and does not beat them may still do so: the means are there beside it.
-        """
-        assert self.students is not None
-        stopping = self.students.state.stopping
-        began = self._start_of_students
-        return self._validate is None or stopping.latest or stopping.best > began.get("retrained", began["mrr"])
+    def students(self) -> Race[Mix] | None:
+        """The race of distillation, once it has begun."""
+        return None if self.distillation is None else self.distillation.race
 
     def _retraining_validator(self) -> Validate | None:
         """What re-training is validated by: its tables, alone or together with the means of q."""
