@@ -238,7 +238,7 @@ def _tabulate_facts(model: Model, facts: Sequence[ScoredFact]) -> Any:
         (
             f"{i}",
             *model.data.show((each.head, each.relation, each.tail)),
-            _join([model.data.show(like) for like in each.like[:1]]),
+            _join([tuple(map(model.data.names.call, like)) for like in each.like[:1]]),
             *(["; ".join(each.against)] if marked else []),
             f"{each.share or 0:.2f}" if each.chance is None else percent(each.chance),
         )

@@ -86,7 +86,7 @@ class Dataset(Table):
         skip_bad: bool = False,
         delimiter: str | None = None,
         encoding: str | None = None,
-        labels: str | Path | None = None,
+        labels: str | Path | Mapping[str, str] | None = None,
         cache: bool = True,
         name: str | None = None,
     ) -> Dataset:
@@ -94,13 +94,17 @@ class Dataset(Table):
 
         Tuples (head, relation, tail) come as a list, any iterator, or an RDF graph of rdflib. A dict has a graph for
         each split: {"train": ..., "valid": ..., "test": ...}. PyKEEN's TriplesFactory, its data sets and the folders of
-        its results are graphs, too. The options are those of `ReadOptions`. A single source is all for training, unless
-        it has a column called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
+        its results are graphs, too. The options are those of `ReadOptions`; `labels` may also be names by label. A single
+        source is all for training, unless it has a column called `split`. A large graph that was read before comes from
+        the cache (`kgem.data.cache`).
         """
         chosen = None if columns is None else tuple(columns)
-        names = None if labels is None else str(labels)
+        names = None if labels is None or isinstance(labels, Mapping) else str(labels)
         how = ReadOptions(format, header, chosen, extra, literals, skip_bad, delimiter, encoding, names)
-        return cls.read(source, how, cache=cache, name=name)
+        dataset = cls.read(source, how, cache=cache, name=name)
+        if not isinstance(labels, Mapping):
+            return dataset
+        return dataset.with_names(Names({str(label): str(each) for label, each in labels.items()}), where="labels")
 
     @classmethod
     def read(cls, source: Any, options: ReadOptions, *, cache: bool = True, name: str | None = None) -> Dataset:
