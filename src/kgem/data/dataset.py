@@ -95,8 +95,8 @@ class Dataset(Table):
         Tuples (head, relation, tail) come as a list, any iterator, or an RDF graph of rdflib. A dict has a graph for
         each split: {"train": ..., "valid": ..., "test": ...}. PyKEEN's TriplesFactory, its data sets and the folders of
         its results are graphs, too. The options are those of `ReadOptions`; `labels` may also be names by label. A
-        single source is all for training, unless it has a column called `split`. A large graph that was read before comes from
-        the cache (`kgem.data.cache`).
+        single source is all for training, unless it has a column called `split`. A large graph that was read before
+        comes from the cache (`kgem.data.cache`).
         """
         chosen = None if columns is None else tuple(columns)
         names = None if labels is None or isinstance(labels, Mapping) else str(labels)
