@@ -280,6 +280,10 @@ def test_a_dataset_is_a_graph_that_has_been_read() -> None:
         Dataset.load(data, skip_bad=True)
 
 
+def test_one_relation_is_one() -> None:
+    assert repr(Dataset.load([("a", "r", "a")])) == "<Dataset graph: 1 entity, 1 relation, 1 / 0 / 0 facts>"
+
+
 def test_the_names_of_a_dataset_can_be_added_later(tmp_path: Path) -> None:
     (tmp_path / "names.tsv").write_text("a\tAlpha\n")
     assert Dataset.load(Dataset.load(FACTS), labels=tmp_path / "names.tsv").names.by_label == {"a": "Alpha"}

@@ -357,3 +357,8 @@ def test_new_entities_are_learned_about_as_well_as_from_scratch() -> None:
         assert point_mrr(grown, full, facts) > 0.85 * point_mrr(scratch, full, facts)
     assert point_mrr(grown, full, full.test[about["test"]]) > 2 * untrained
     assert grown.provenance["epochs"] == {"pretrain": 0, "em": 10, "retrain": 15, "distil": 15}
+
+
+def test_an_update_without_facts_is_told() -> None:
+    with pytest.raises(InputError, match="no facts are given"):
+        kgem.update(random_model())

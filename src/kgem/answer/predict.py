@@ -196,6 +196,9 @@ def predict_many(
 
 def _with_labels(data: Dataset, query: Query) -> Query:
     """A question by labels, whatever names it was asked by."""
+    if isinstance(query, str) or len(query) != 3:
+        remedy = "give kgem.Query(head=..., relation=...), or (head, relation, None)"
+        raise InputError(f"{query!r} is not a question", remedy=remedy)
     head, relation, tail = query
     return Query(
         None if head is None else data.entities[entity_id(data, head)],

@@ -338,15 +338,18 @@ class Dataset(Table):
         counts |= {f"relation {self.relations[r]}": int(self.relation_counts[r]) for r in most}
         full = float(max(counts.values()))
         rows = ((name, Bar(n, full=full), n) for name, n in counts.items())
-        title = f"{self.name}: {self.n_entities:,} entities, {self.n_relations:,} relations"
+        title = f"{self.name}: {self._count_symbols()}"
         more = max(self.n_relations - len(most), 0)
         note = f"relations by their facts in train{f'; {more:,} relations more' if more else ''}"
         return draw_table(title, ("", "", "facts"), rows, note=note)
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(self.split(s)):,}" for s in SPLITS)
-        symbols = f"{self.n_entities:,} entities, {self.n_relations:,} relations"
-        return f"<Dataset {self.name}: {symbols}, {sizes} facts>"
+        return f"<Dataset {self.name}: {self._count_symbols()}, {sizes} facts>"
+
+    def _count_symbols(self) -> str:
+        entities = "entity" if self.n_entities == 1 else "entities"
+        return f"{self.n_entities:,} {entities}, {self.n_relations:,} relation{'' if self.n_relations == 1 else 's'}"
 
 
 def encode(frame: pl.DataFrame, entities: pl.Series, relations: pl.Series) -> IntArray:
