@@ -100,6 +100,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "answer": (
         "labels",
+        "find",
         "candidates",
         "modes",
         "predict",

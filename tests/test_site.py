@@ -36,7 +36,14 @@ def test_the_page_of_commands_has_every_command_and_option() -> None:
         assert all(option in section for option in options if option != "--help"), name
 
 
+def test_examples_of_commands_can_be_copied_whole() -> None:
+    blocks = re.findall(r"```text\n(.*?)```", cli_page(), re.DOTALL)
+    assert len(blocks) > 15
+    assert all(line.startswith("kgem ") for block in blocks for line in block.splitlines())
+
+
 def test_text_of_commands_is_shown_as_it_is() -> None:
+    assert "<str>" not in cli_page() and "<bool>" not in cli_page()
     rows = [line for line in cli_page().splitlines() if line.startswith("| `")]
     assert rows and all(re.sub(r"`[^`]*`|\\\|", "", row).count("|") == 3 for row in rows)  # two columns each
 

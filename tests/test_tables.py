@@ -15,7 +15,7 @@ import pytest
 import kgem
 from kgem.answer.judgement import JudgedFacts, Judgement, Judgements
 from kgem.answer.missing import ScoredFact, ScoredFacts
-from kgem.tables import SHOWN, Bar, draw_table
+from kgem.tables import SHOWN, Bar, draw_table, format_number
 from small_models import random_model
 
 EVIL = "<script>alert('1')</script>"
@@ -66,6 +66,7 @@ def results(model: kgem.Model) -> dict[str, Any]:
         "proposals": ScoredFacts(facts),
         "doubtful": model.doubtful_facts(top=3),
         "similar": model.similar("e1"),
+        "found": model.find("script"),
         "judged": JudgedFacts([judged, unknown]),
         "judgements": Judgements(iter([judged, unknown])),
     }
@@ -120,7 +121,7 @@ def test_no_rows_are_a_table_with_the_same_columns() -> None:
     none = ScoredFacts()
     assert none.to_polars().schema == some.to_polars().schema and len(none.to_pandas()) == 0
     assert "0 facts" in none._repr_html_() and repr(none) == "<0 facts>"
-    assert repr(some) == "<1 facts: <ScoredFact a r b: probability 0.5>>"
+    assert repr(some) == "<1 fact: <ScoredFact a r b: probability 0.5>>"
 
 
 def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +136,22 @@ def test_a_notebook_shows_the_first_rows_and_how_many_there_are() -> None:
     judged = Judgements(iter([Judgement("a", "r", str(i), 0.5) for i in range(50)]))
     assert judged._repr_html_() == judged._repr_html_()
     assert [j.tail for j in judged] == [str(i) for i in range(50)], "what was shown is still given out"
+
+
+def test_columns_that_are_empty_are_not_shown_and_numbers_stand_below_their_heading() -> None:
+    page = draw_table("t", ["name", "note", "share"], [["a", None, 0.5], ["b", "", 12.0]])
+    assert "note" not in page and page.count("<th ") == 2
+    assert '<th style="padding:1px 8px;text-align:right;border:0">share</th>' in page
+    assert "0.500" in page and "12.0" in page
+    assert "note" in draw_table("t", ["note"], [])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.500"), (100.0, "100"), (1234.5, "1,234"), (0.00042, "0.000420"), (0.0, "0.00"), (float("inf"), "inf")],
+)
+def test_numbers_have_three_digits_that_count(value: float, text: str) -> None:
+    assert format_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -156,6 +173,10 @@ def test_plain_texts_are_short(model: kgem.Model) -> None:
     shown = {name: repr(result) for name, result in results(model).items()}
     assert re.fullmatch(r"<Evaluation MRR 0\.\d{4}, Hits@10 [01]\.\d{4}, 2 questions>", shown["evaluation"])
     assert shown["prediction"].startswith(f"<Prediction {EVIL} s ?: ") and shown["prediction"].endswith(", ...>")
+    assert (
+        repr(model.find("script")) == f"<1 symbol: <Found entity {EVIL}>>" and repr(model.find("zz")) == "<0 symbols>"
+    )
+    assert repr(model.similar("e1", top=1)).startswith("<1 similar entity: ")
     assert shown["judgements"].startswith("<Judgements, as they come")
     assert re.match(
         r"<SymbolStrengths: strengths of 8 entities, \S+ to \S+; strengths of 2 relations", shown["strengths"]

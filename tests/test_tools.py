@@ -1,4 +1,4 @@
-"""The tool that makes a graph of Debian's files, on a few lines of a list."""
+"""Tools: the graph of Debian's files, on a few lines of a list; Pythons to try the wheel with."""
 
 from __future__ import annotations
 
@@ -46,3 +46,18 @@ def test_directories_are_inside_their_parents(facts: list[tuple[str, str, str]])
         ("dir:usr/bin", "dir:usr"),
         ("dir:usr", "dir:"),
     }
+
+
+def test_all_pythons_of_pyenv_can_be_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "tools"), *sys.path])
+    import try_wheel
+
+    (tmp_path / "pyenv").write_text("#!/bin/sh\nprintf '3.11.7\\n3.12.1\\n'\n")
+    (tmp_path / "pyenv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("PYENV_VERSION", raising=False)
+    try_wheel.pyenv_versions.cache_clear()
+    assert try_wheel._environment()["PYENV_VERSION"] == "3.11.7:3.12.1"
+    monkeypatch.setenv("PYENV_VERSION", "3.13.0")  # said by who calls
+    assert try_wheel._environment()["PYENV_VERSION"] == "3.13.0"
+    try_wheel.pyenv_versions.cache_clear()

@@ -26,7 +26,8 @@ def cli_page() -> str:
         context = typer.Context(command, info_name=name)
         parts += [f"## {name}", _escape(command.help or ""), _options(command, context)]
         if command.epilog:
-            parts.append(f"```text\n{command.epilog.removeprefix('Example: ')}\n```")
+            _, *lines = command.epilog.split("\n\n")  # below a heading
+            parts.append("```text\n" + "\n".join(lines) + "\n```")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -40,8 +41,10 @@ def _commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _options(command: Any, context: typer.Context) -> str:
-    records = [parameter.get_help_record(context) for parameter in command.params]
-    rows = [f"| `{record[0]}` | {_escape(record[1])} |" for record in records if record and _HELP not in record[0]]
+    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    rows = [
+        f"| `{record[0].strip()}` | {_escape(record[1])} |" for record in records if record and _HELP not in record[0]
+    ]
     return "\n".join(["| argument or option | meaning |", "|---|---|", *rows]) if rows else ""
 
 

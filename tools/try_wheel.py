@@ -8,9 +8,11 @@ A Python is a version that uv finds, or a path. One that is not here is told, an
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,7 +57,15 @@ def try_wheel(wheel: Path, python: str) -> bool:
 
 def _environment() -> dict[str, str]:
     """Of this process, but without what would let the source folder stand in for the wheel."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return {"PYENV_VERSION": pyenv_versions(), **own} if shutil.which("pyenv") else own
+
+
+@cache
+def pyenv_versions() -> str:
+    """All that pyenv has; what it puts on the path runs only those that are named, and fails uv for the others."""
+    listed = subprocess.run(["pyenv", "versions", "--bare"], capture_output=True, text=True).stdout
+    return ":".join(listed.split())
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ class Rows(list[T], Table, Generic[T]):
     """A list of results that is a table, too: one row for each."""
 
     item: ClassVar[str] = "rows"  # what there are several of
+    one: ClassVar[str] = "row"  # what each is
     schema: ClassVar[Mapping[str, str]] = {}  # the columns, with types of polars by name, so that no rows are a table
 
     def to_rows(self) -> Iterable[Mapping[str, Any]]:
@@ -86,20 +87,28 @@ class Rows(list[T], Table, Generic[T]):
 
     def _repr_html_(self) -> str:
         columns, cells = self.draw_rows()
-        return draw_table(f"{len(self):,} {self.item}", columns, map(cells, self), total=len(self))
+        return draw_table(self._count(), columns, map(cells, self), total=len(self))
+
+    def _count(self) -> str:
+        return f"{len(self):,} {self.one if len(self) == 1 else self.item}"
 
     def __repr__(self) -> str:
         first = ", ".join(map(repr, self[:2]))
-        return f"<{len(self):,} {self.item}{': ' if self else ''}{first}{', ...' if len(self) > 2 else ''}>"
+        return f"<{self._count()}{': ' if self else ''}{first}{', ...' if len(self) > 2 else ''}>"
 
 
 def draw_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], total: int = 0, note: str = ""
 ) -> str:
-    """A small HTML table; all text is escaped. Of more than SHOWN rows the first are shown, of `total`."""
+    """A small HTML table; all text is escaped. Of more than SHOWN rows the first are shown, of `total`.
+
+    Columns with nothing in them are left out.
+    """
     kept = list(islice(rows, SHOWN))
-    head = "".join(f'<th style="{_LEFT}">{escape(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{''.join(map(_draw_cell, row))}</tr>" for row in kept)
+    filled = [i for i in range(len(columns)) if not kept or any(row[i] not in (None, "") for row in kept)]
+    sides = [_RIGHT if any(_is_number(row[i]) for row in kept) else _LEFT for i in filled]
+    head = "".join(f'<th style="{side}">{escape(columns[i])}</th>' for i, side in zip(filled, sides, strict=True))
+    body = "".join(f"<tr>{''.join(_draw_cell(row[i]) for i in filled)}</tr>" for row in kept)
     more = f"{total - len(kept):,} more" if total > len(kept) else ""
     below = "; ".join(part for part in (more, note) if part)
     return (
@@ -110,10 +119,14 @@ def draw_table(
 
 
 def format_number(value: float) -> str:
-    """With three digits that count."""
+    """With three digits that count, so that numbers below each other have as many."""
     if not math.isfinite(value):
         return str(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
+
+
+def _is_number(cell: Cell) -> bool:
+    return not isinstance(cell, Bar | bool | str) and cell is not None
 
 
 def _draw_cell(cell: Cell) -> str:

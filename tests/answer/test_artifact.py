@@ -130,7 +130,7 @@ def test_what_is_no_model_is_said_so(tmp_path: Path) -> None:
     for name, told in [
         ("nowhere", "no kgem-model here"),
         ("file", "a file"),
-        ("empty", "is missing"),
+        ("empty", "neither a run nor a saved model"),
         ("other", "not a"),
     ]:
         with pytest.raises(ArtifactError, match=told) as caught:

@@ -207,6 +207,27 @@ def test_what_speaks_against_a_fact() -> None:
     assert any(" better tail" in sentence for sentence in (*second.against, *stranger.against))
 
 
+def test_what_never_leads_to_itself_does_not_do_so_now() -> None:
+    """Neighbours are like each other, and each is most like itself; a town may trade with itself."""
+    towns = [f"t{i:02}" for i in range(40)]
+    rows = [(a, "borders", towns[(i + 1) % 40]) for i, a in enumerate(towns)]
+    rows += [(a, "trades with", towns[(i + i % 2) % 40]) for i, a in enumerate(towns)]  # half of them with themselves
+    data = Dataset.load([*rows, ("t00", "borders", "t00")])
+    model = random_model(replace(data, valid=data.train[:30]))
+    asked = [
+        ("t01", "borders", "t01"),
+        ("t01", "trades with", "t01"),
+        ("t00", "borders", "t00"),
+        ("t01", "borders", "t05"),
+    ]
+    apart, trade, known, other = model.judge(asked, uncertainty=True)
+    assert apart.chance <= 2 / 43 and apart.high <= 2 / 43  # one of 41 facts
+    assert apart.against[0] == "1 of the 41 training facts of borders lead from an entity to itself"
+    assert all("to itself" not in " ".join(each.against) for each in (trade, known, other))
+    learned = model.learned_judge or model.learn_judge()
+    assert trade.chance == learned.chances(model.mode_scorer(), data.ids(asked))[1]
+
+
 def test_a_fitted_fact_with_bad_ranks_is_explained() -> None:
     """One town is where everybody lives, and itself lives in another: its vector serves its 60 facts as a tail."""
     rows = [(f"p{i:02}", "lives in", "hub") for i in range(60)]

@@ -249,6 +249,13 @@ def test_scorers_of_modes_rank_as_predictions_are_ordered() -> None:
         assert [labels.index(label) + 1 for label in data.entities] == ranks.tolist()
 
 
+def test_labels_that_were_numbers_are_asked_for_as_numbers() -> None:
+    model = random_model(Dataset.load([(i, 7, (i + 1) % 9) for i in range(9)]))
+    answers, same = model.predict(3, 7), model.predict("3", "7")  # type: ignore[arg-type]
+    assert [a.label for a in answers] == [a.label for a in same] and answers.query == same.query
+    assert model.similar(3) == model.similar("3")  # type: ignore[arg-type]
+
+
 def test_wrong_questions_are_explained() -> None:
     model = random_model(random_graph(30))
     with pytest.raises(UnknownLabel, match="did you mean 'e17'"):
@@ -258,6 +265,9 @@ def test_wrong_questions_are_explained() -> None:
     for query in ({}, {"head": "e1"}, {"head": "e1", "relation": "r1", "tail": "e2"}):
         with pytest.raises(InputError, match="two of head, relation, tail"):
             model.predict(**query)
+    for query in ("e1", ("e1", "r1")):
+        with pytest.raises(InputError, match="is not a question"):
+            model.predict_many([query])  # type: ignore[list-item]
     with pytest.raises(InputError, match="at least one"):
         model.predict("e1", "r1", top=0)
     with pytest.raises(InputError, match="one of auto, point, mean, bayes"):

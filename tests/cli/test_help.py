@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 
@@ -40,6 +41,7 @@ def test_help_fits_and_no_option_is_cut(path: tuple[str, ...], kgem: Kgem, monke
     code, out, _ = kgem(*path, "--help")
     lines = out.splitlines()
     assert code == 0 and max(map(len, lines)) <= WIDTH and "…" not in out
+    assert not re.findall(r"<(bool|str|int|float|path)|INTEGER|BOOLEAN", out), "types of Python, or of typer"
     for parameter in EVERY[path].params:
         names = [name for name in parameter.opts if name.startswith("--")]
         assert all(any(name in line.split() for line in lines) for name in names), names

@@ -166,12 +166,17 @@ def test_predict_draws_its_answers(kgem: Kgem) -> None:
     assert (code, out) == (2, "") and "13 questions" in err and not Path("many.svg").exists()
 
 
+def test_the_name_of_a_graph_is_answered_with_where_its_run_is(kgem: Kgem) -> None:
+    code, _, err = kgem("predict", "a", "--head", "France", "--relation", "borders")
+    assert code == 2 and "did you mean runs/a?" in err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ((), "--head"),
         (("--head", "France"), "--head"),
-        (("--head", "France", "--relation", "borders", "--tail", "Spain"), "--tail"),
+        (("--head", "France", "--relation", "borders", "--tail", "Spain"), "kgem judge"),
         (("--head", "Frnace", "--relation", "borders"), "'France'"),
         (("--head", "France", "--relation", "bordres"), "'borders'"),
         (("--all", "--head", "France"), "--head"),

@@ -68,6 +68,7 @@ def labelled(data: Dataset, split: str = "train") -> list[tuple[Any, ...]]:
         dict(zip(("head", "relation", "tail"), map(list, zip(*FACTS, strict=True)), strict=True)),
         pd.DataFrame(FACTS),
         pl.DataFrame(FACTS, orient="row"),
+        pl.LazyFrame(FACTS, orient="row"),
     ],
     ids=lambda source: type(source).__name__,
 )
@@ -220,3 +221,74 @@ def test_a_result_that_is_damaged_is_told(tmp_path: Path) -> None:
     facts.write_bytes(gzip.compress(b"head\trelation\n0\t1\n"))
     with pytest.raises(TriplesError, match=r"is not PyKEEN's.*\n.*head, relation, tail"):
         Dataset.load(folder)
+
+
+NAMED = [
+    ("http://a/fr", "http://a/borders", "http://a/es", None),
+    ("http://a/fr", "http://www.w3.org/2000/01/rdf-schema#label", "Frankreich", "de"),
+    ("http://a/fr", "http://www.w3.org/2000/01/rdf-schema#label", "France", "en"),
+    ("http://a/es", "http://www.w3.org/2004/02/skos/core#prefLabel", "Spain", ""),
+    ("http://a/borders", "https://schema.org/name", "is beside", ""),
+    ("http://a/fr", "http://a/people", "67", ""),
+]
+
+
+class RdflibGraph:
+    """As rdflib's graphs are: an iterable of terms that knows its prefixes."""
+
+    def __iter__(self) -> Iterator[tuple[Term, Term, Term]]:
+        for head, relation, tail, language in NAMED:
+            last = Term(tail) if language is None else Literal(tail, language=language or None)
+            yield Term(head), Term(relation), last
+
+    def namespaces(self) -> Iterator[tuple[str, Term]]:
+        yield from (("a", Term("http://a/")), ("", Term("http://b/")))
+
+
+def oxigraph() -> ox.Store:
+    store = ox.Store()
+    for head, relation, tail, language in NAMED:
+        last = ox.NamedNode(tail) if language is None else ox.Literal(tail, language=language or None)
+        store.add(ox.Quad(ox.NamedNode(head), ox.NamedNode(relation), last))
+    return store
+
+
+@pytest.mark.parametrize("graph", [RdflibGraph(), oxigraph()], ids=["rdflib", "pyoxigraph"])
+def test_graphs_of_rdf_name_their_symbols_as_files_do(graph: Any) -> None:
+    data = Dataset.load(graph)
+    assert labelled(data) == [("http://a/fr", "http://a/borders", "http://a/es")]
+    names = data.names.by_label
+    assert names == {"http://a/fr": "France", "http://a/es": "Spain", "http://a/borders": "is beside"}
+    report = data.reports[0]
+    assert (report.rows_read, report.kept, report.names, report.literals_dropped) == (6, 1, 4, 1)
+
+
+def test_prefixes_of_a_graph_of_rdf_shorten_its_labels() -> None:
+    assert Dataset.load(RdflibGraph()).names.prefixes == {"a": "http://a/"}
+
+
+def test_kept_literals_of_a_graph_are_no_names() -> None:
+    data = Dataset.load(RdflibGraph(), literals="keep")
+    assert len(data.train) == 6 and not data.names.by_label
+
+
+def test_a_dataset_is_a_graph_that_has_been_read() -> None:
+    data = Dataset.load(FACTS)
+    assert Dataset.load(data) is data
+    assert Dataset.load(data, name="mine").name == "mine"
+    with pytest.raises(DatasetError, match="has been read already"):
+        Dataset.load(data, skip_bad=True)
+
+
+def test_one_relation_is_one() -> None:
+    assert repr(Dataset.load([("a", "r", "a")])) == "<Dataset graph: 1 entity, 1 relation, 1 / 0 / 0 facts>"
+
+
+def test_the_names_of_a_dataset_can_be_added_later(tmp_path: Path) -> None:
+    (tmp_path / "names.tsv").write_text("a\tAlpha\n")
+    assert Dataset.load(Dataset.load(FACTS), labels=tmp_path / "names.tsv").names.by_label == {"a": "Alpha"}
+
+
+def test_splits_may_be_called_as_pykeen_calls_them() -> None:
+    data = Dataset.load({"training": FACTS[:2], "validation": FACTS[2:3], "testing": FACTS[3:]})
+    assert [len(data.split(split)) for split in SPLITS] == [2, 1, 1]

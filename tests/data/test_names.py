@@ -85,11 +85,21 @@ def test_labels_from_a_file(tmp_path: Path) -> None:
         Dataset.load(graph, labels=labels)
 
 
+def test_labels_from_a_dict() -> None:
+    facts = [("Q64", "P17", "Q183")]
+    data = Dataset.load(facts, labels={"Q64": "Berlin", "Q5": "somebody else"})
+    assert data.names.by_label == {"Q64": "Berlin"} and data.show(facts[0])[0] == "Berlin (Q64)"
+    assert Dataset.load(facts, labels={}).names.by_label == {}
+    with pytest.raises(DatasetError, match="names no symbol"):
+        Dataset.load(facts, labels={"Q5": "somebody else"})
+
+
 @pytest.mark.parametrize(
     ("text", "what", "line"),
     [
         ("Q64\tBerlin\nQ90 Paris\n", "not id<TAB>name", ":2"),
         ("Q64\t \n", "not id<TAB>name", ":1"),
+        ("Q64\tBerlin\t\nQ64\tP17\tQ183\n", "not id<TAB>name", ":2"),
         ("Q64\tBerlin\nQ64\tPotsdam\n", "a second name of 'Q64'", ":2"),
         ("\n", "no names", ""),
     ],

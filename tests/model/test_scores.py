@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kgem.errors import ConfigError
 from kgem.model.prior import Prior
-from kgem.model.scores import SCORES, Score, get_score
+from kgem.model.scores import SCORES, Score, find_score, get_score
 from obvious import ALL_SCORES, DEFINITIONS, TWO_SIDED
 
 DOCS = Path(__file__).parents[2] / "docs" / "scores.md"
@@ -193,6 +193,20 @@ def test_a_score_that_ignores_the_head_has_gradients() -> None:
 def test_reading_backwards_is_an_error_where_the_score_does_not_say_how() -> None:
     with pytest.raises(ConfigError, match=r"'stretch'.*\n.*transpose.*reciprocal"):
         ALL_SCORES["stretch"].transpose(torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize(("name", "meant"), [("TransE", "transe-l1, transe-l2"), ("complexx", "complex"), ("", "cp")])
+def test_an_unknown_score_is_answered_with_what_may_have_been_meant(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        get_score(name)
+    assert meant in str(caught.value.remedy)
+
+
+def test_scores_are_found_whatever_the_case() -> None:
+    assert [find_score(name) for name in ("ComplEx", "TuckER", "cp", "conve", 3)] == [
+        *("complex", "tucker", "cp", "conve"),
+        3,
+    ]
 
 
 def test_an_unknown_score_is_named_with_all_known_ones() -> None:

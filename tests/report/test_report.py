@@ -19,7 +19,7 @@ from kgem.errors import ArtifactError, InputError
 from kgem.report.examples import draw_examples
 from kgem.report.formatting import percent
 from kgem.report.history import RunHistory, find_run, read_history
-from kgem.report.html import esc
+from kgem.report.html import breakable, esc
 from kgem.report.reasons import find_reasons, render_reasons
 from kgem.report.report import check_target, default_target, render_report, write_report
 from kgem.settings import to_toml
@@ -183,3 +183,13 @@ def test_what_the_run_folder_tells(tmp_path: Path) -> None:
 def test_small_numbers_are_not_nothing() -> None:
     assert [percent(x) for x in (1.0, 0.4567, 0.0123, 1e-5)] == ["100%", "46%", "1.2%", "< 0.1%"]
     assert esc("a<b>\u200f'\"") == "a&lt;b&gt;\\u{200f}&#x27;&quot;"
+
+
+def test_the_address_of_a_named_symbol_is_small_beside_its_name() -> None:
+    assert breakable("France (wd:Q142)") == "France <small>(wd:<wbr>Q142)</small>"
+    assert breakable("A <b> (http://a.b/c)") == "A &lt;b&gt; <small>(http://<wbr>a.<wbr>b/<wbr>c)</small>"
+
+
+@pytest.mark.parametrize("label", ["Zone 3 (Europe)", "(wd:Q142)", "a (b: c)", "a (1990:1995)"])
+def test_what_is_in_brackets_else_is_a_part_of_the_name(label: str) -> None:
+    assert "<small>" not in breakable(label)

@@ -297,6 +297,11 @@ def test_wrong_settings_are_explained(overrides: dict[str, Any], told: str) -> N
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("given", [{"model.score": "ComplEx"}, {"model": {"score": "COMPLEX"}}])
+def test_scores_may_be_written_as_in_papers(given: dict[str, Any]) -> None:
+    assert configure(None, given).model.score == "complex"
+
+
 def test_a_config_that_is_none_is_told() -> None:
     with pytest.raises(ConfigError, match="dict"):
         kgem.fit(random_graph(), config={"em": {"beta": 0.3}})  # type: ignore[arg-type]

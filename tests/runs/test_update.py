@@ -227,8 +227,10 @@ def test_what_cannot_be_done_is_an_error_that_says_so(model: Model) -> None:
     known, held_out = GRAPH.frame("train").head(3), GRAPH.frame("test").head(2)
     with pytest.raises(InputError, match="3 facts in the graph already, 2 facts kept for validation or test"):
         update(model, pl.concat([known, held_out]))
-    with pytest.raises(InputError, match="nothing in it"):
+    with pytest.raises(InputError, match="no facts are given"):
         update(model)
+    with pytest.raises(InputError, match="nothing in it"):
+        plan_update(model, read_delta(None), {})  # a review without decisions
     with pytest.raises(InputError, match="1 facts to be removed but not there"):
         update(model, remove=frame([("e0", "r0", "nobody")]))
     with pytest.raises(InputError, match="to be added and to be removed"):

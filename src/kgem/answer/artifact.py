@@ -19,7 +19,7 @@ from kgem.data.dataset import SPLITS, Dataset, Vocabulary
 from kgem.data.names import NO_NAMES, Names
 from kgem.errors import ArtifactError, Damaged, InputError
 from kgem.files.run_folder import MODEL_KIND, MODEL_VERSION
-from kgem.files.store import Store, is_store, read_kind
+from kgem.files.store import SEAL, Store, is_store, read_kind
 from kgem.model.embeddings import Embeddings
 from kgem.model.posterior import Gaussian, Posterior
 from kgem.model.prior import Strengths
@@ -70,6 +70,8 @@ def find_model(folder: Path) -> Path:
         raise ArtifactError(what, where=str(folder), remedy=remedy)
     if folder.is_file():
         raise ArtifactError("is a file, not a folder", where=str(folder), remedy="give the folder of a model or a run")
+    if folder.is_dir() and not (folder / SEAL).exists():
+        raise ArtifactError("is neither a run nor a saved model", where=str(folder), remedy="give the folder of one")
     return folder
 
 

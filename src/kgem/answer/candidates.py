@@ -31,10 +31,21 @@ class Candidates:
     @cached_property
     def loops(self) -> npt.NDArray[np.bool_]:
         """The relations of which at least one training fact in twenty goes from an entity to itself, (N_r,)."""
-        heads, relations, tails = self.data.train.T
-        loops = np.bincount(relations[heads == tails], minlength=self.data.n_relations)
-        enough: npt.NDArray[np.bool_] = loops >= np.maximum(LOOPS * self.data.relation_counts, 1)
+        enough: npt.NDArray[np.bool_] = self.loop_counts >= np.maximum(LOOPS * self.data.relation_counts, 1)
         return enough
+
+    @cached_property
+    def loop_counts(self) -> LongArray:
+        """How many training facts of each relation go from an entity to itself, (N_r,)."""
+        heads, relations, tails = self.data.train.T
+        return np.bincount(relations[heads == tails], minlength=self.data.n_relations)
+
+    def are_slips(self, facts: LongArray) -> npt.NDArray[np.bool_]:
+        """Which of the facts (n, 3) go from an entity to itself, as neither `loops` nor training has it: (n,)."""
+        heads, relations = facts[:, 0].astype(np.int64), facts[:, 1].astype(np.int64)
+        known = np.isin(heads * self.data.n_relations + relations, self._known_loops)
+        slips: npt.NDArray[np.bool_] = (facts[:, 0] == facts[:, 2]) & ~self.loops[relations] & ~known
+        return slips
 
     @cached_property
     def _known_loops(self) -> LongArray:

@@ -293,6 +293,7 @@ class _Court:
             return []
         chances = self._chances(self.mode, ids)
         low, high = self._range(ids, chances)
+        slips = self._loops_apart(ids)
         views = view_facts(self.mode, ids, self.known, memory=self.memory)
         splits = self._splits(ids)
         return [
@@ -303,7 +304,11 @@ class _Court:
                 high=high[i],
                 rank_tail=int(views.better[i, 0]) + 1,
                 rank_head=int(views.better[i, 1]) + 1,
-                against=(*self._excuse(views, i, splits[i]), *_speak_against(self.data, self.known, views, i)),
+                against=(
+                    *slips.get(i, ()),
+                    *self._excuse(views, i, splits[i]),
+                    *_speak_against(self.data, self.known, views, i),
+                ),
                 known=splits[i],
             )
             for i, fact in enumerate(ids)
@@ -326,7 +331,26 @@ class _Court:
         heads, _, tails = self.data.train.T
         return np.stack([np.bincount(side, minlength=self.data.n_entities) for side in (heads, tails)])
 
+    def _loops_apart(self, ids: LongArray) -> dict[int, list[str]]:
+        """Of facts from an entity to itself that are no candidates (`Candidates`): why, by their places."""
+        data, found = self.data, {}
+        for place in self.mode.candidates.are_slips(ids).nonzero()[0].tolist():
+            relation = int(ids[place, 1])
+            name, n = data.relations.show(data.relations[relation]), int(self.mode.candidates.loop_counts[relation])
+            total = int(data.relation_counts[relation])
+            found[place] = [f"{n:,} of the {total:,} training facts of {name} lead from an entity to itself"]
+        return found
+
     def _chances(self, mode: ModeScorer, ids: LongArray) -> Floats:
+        """Those of the judge, but for facts from an entity to itself: it has seen neither right nor wrong ones.
+
+        Their chance is at most the share of such facts in the training facts of the relation (Laplace's rule).
+        """
+        chances, slips = self._learned_chances(mode, ids), mode.candidates.are_slips(ids)
+        loops, counts = (each[ids[:, 1]] for each in (mode.candidates.loop_counts, self.data.relation_counts))
+        return np.where(slips, np.minimum(chances, (loops + 1) / (counts + 2)), chances)
+
+    def _learned_chances(self, mode: ModeScorer, ids: LongArray) -> Floats:
         views = view_facts(mode, ids, self.fitted, memory=self.memory)
         return self.judge_of.chance(view_features(views, self.pairs), ids)
 

@@ -44,7 +44,7 @@ class Judgement:
 class JudgedFacts(Rows[Judgement]):
     """Facts and how credible each is."""
 
-    item = "judged facts"
+    item, one = "judged facts", "judged fact"
     schema: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("head", "relation", "tail"), "text"),
         **dict.fromkeys(("chance", "low", "high"), "number"),

@@ -169,27 +169,29 @@ def explain(
     return UnknownLabel(f"no {vocabulary.kind} is called {text!r}", remedy=remedy)
 
 
-def entity_id(data: Dataset, text: str) -> int:
+def entity_id(data: Dataset, text: object) -> int:
     """The entity that a label or a name means; an error with suggestions if it is none, or not one."""
+    text = str(text)  # as labels are read: 3 is '3'
     found = means(data.entities, text)
     if len(found) != 1:
         raise explain(data.entities, text, data.entity_counts)
     return found[0]
 
 
-def relation_id(data: Dataset, text: str) -> int:
+def relation_id(data: Dataset, text: object) -> int:
     """The relation that a label or a name means; an error with suggestions if it is none, or not one."""
+    text = str(text)  # as labels are read: 3 is '3'
     found = means(data.relations, text)
     if len(found) != 1:
         raise explain(data.relations, text, data.relation_counts)
     return found[0]
 
 
-def entity_ids(data: Dataset, texts: Iterable[str]) -> LongArray:
+def entity_ids(data: Dataset, texts: Iterable[object]) -> LongArray:
     """As `entity_id`, of many."""
     return np.array([entity_id(data, text) for text in texts], dtype=np.int64)
 
 
-def relation_ids(data: Dataset, texts: Iterable[str]) -> LongArray:
+def relation_ids(data: Dataset, texts: Iterable[object]) -> LongArray:
     """As `relation_id`, of many."""
     return np.array([relation_id(data, text) for text in texts], dtype=np.int64)

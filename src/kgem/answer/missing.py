@@ -74,7 +74,7 @@ class ScoredFact:
 class ScoredFacts(Rows[ScoredFact]):
     """Facts that the graph may lack, or that are doubtful in it, in the order that counts."""
 
-    item = "facts"
+    item, one = "facts", "fact"
     schema: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("head", "relation", "tail"), "text"),
         **dict.fromkeys(("chance", "probability", "share"), "number"),
@@ -92,8 +92,8 @@ class ScoredFacts(Rows[ScoredFact]):
 
         def cells(fact: ScoredFact) -> tuple[Any, ...]:
             why = "; ".join([*fact.against, *(f"as {' '.join(like)}" for like in fact.like[:1])])
-            worth = fact.probability if fact.chance is None else fact.chance
-            return fact.head, fact.relation, fact.tail, Bar(worth), fact.chance, fact.probability, fact.known, why
+            worth, other = (fact.probability,) * 2 if fact.chance is None else (fact.chance, None)
+            return fact.head, fact.relation, fact.tail, Bar(worth), fact.chance, other, fact.known, why
 
         return ("head", "relation", "tail", "", "chance", "probability", "known in", "why"), cells
 

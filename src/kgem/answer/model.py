@@ -13,6 +13,7 @@ import torch
 
 from kgem.answer import artifact, predict
 from kgem.answer.candidates import Candidates
+from kgem.answer.find import FoundSymbols, find_symbols
 from kgem.answer.judge import FEWEST, Judge, encode_known, judge_facts
 from kgem.answer.judgement import Judgements
 from kgem.answer.missing import ScoredFacts, doubtful_facts, missing_facts
@@ -237,6 +238,10 @@ class Model:
                 remedy=f"it takes {FEWEST}; fit the graph with more facts for validation",
             )
         return judge
+
+    def find(self, text: str, top: int = 20) -> FoundSymbols:
+        """Entities and relations by a part of their label or name, the most frequent of each first."""
+        return find_symbols(self.data, text, top)
 
     def similar(self, entity: str, top: int = 10, mode: str = AUTO) -> Neighbours:
         """The entities whose vectors point the same way."""

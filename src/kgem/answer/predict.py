@@ -61,7 +61,10 @@ class Query(NamedTuple):
         missing = [name for name, label in self._asdict().items() if label is None]
         if len(missing) != 1:
             given = ", ".join(name for name in self._fields if name not in missing) or "nothing"
-            raise InputError(f"a question must give two of head, relation, tail, not {given}", remedy="give just two")
+            what = f"a question must give two of head, relation, tail, not {given}"
+            raise InputError(
+                what, remedy="give just two" if missing else "leave one out, or judge the fact: model.judge"
+            )
         return missing[0]
 
 
@@ -146,7 +149,7 @@ class Prediction(Sequence[Answer], Table):
 class Predictions(Rows[Prediction]):
     """The answers to several questions."""
 
-    item = "predictions"
+    item, one = "predictions", "prediction"
     schema: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("head", "relation", "tail"), "text"),
         **dict.fromkeys(("probability", "low", "high"), "number"),
@@ -193,6 +196,9 @@ def predict_many(
 
 def _with_labels(data: Dataset, query: Query) -> Query:
     """A question by labels, whatever names it was asked by."""
+    if isinstance(query, str) or len(query) != 3:
+        remedy = "give kgem.Query(head=..., relation=...), or (head, relation, None)"
+        raise InputError(f"{query!r} is not a question", remedy=remedy)
     head, relation, tail = query
     return Query(
         None if head is None else data.entities[entity_id(data, head)],

@@ -31,7 +31,7 @@ class Similar:
 class Neighbours(Rows[Similar]):
     """Similar entities, the most similar first."""
 
-    item = "similar entities"
+    item, one = "similar entities", "similar entity"
     schema: ClassVar[Mapping[str, str]] = {"label": "text", "cosine": "number", "frequency": "count"}
 
     def to_rows(self) -> Iterator[dict[str, Any]]:

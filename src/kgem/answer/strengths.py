@@ -67,8 +67,10 @@ class SymbolValues(Table):
         return f"<SymbolValues: {self._describe()}>"
 
     def _describe(self) -> str:
+        kinds = {"entity": "entities", "relation": "relations"}
+        kind = self.vocabulary.kind if len(self) == 1 else kinds[self.vocabulary.kind]
         ends = f", {format_number(self.array.min())} to {format_number(self.array.max())}" if len(self) else ""
-        return f"strengths of {len(self):,} {'entities' if self.vocabulary.kind == 'entity' else 'relations'}{ends}"
+        return f"strengths of {len(self):,} {kind}{ends}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

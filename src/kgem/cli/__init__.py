@@ -38,6 +38,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="kgem",
+    cls=layout.PlainGroup,
     help="Knowledge graph embeddings whose regularisers tune themselves.",
     epilog="Start here: kgem demo",
     no_args_is_help=True,
@@ -130,6 +131,8 @@ for _command, _examples in _EXAMPLES.items():
     )
 for _each in data.app.registered_commands:
     _each.help = layout.unwrap(_each.callback.__doc__ if _each.callback else None)
+for _each in (*app.registered_commands, *data.app.registered_commands):
+    _each.cls = layout.PlainCommand
 app.add_typer(data.app, name="data")
 
 

@@ -20,7 +20,7 @@ Mode = Annotated[
     ),
 ]
 Split = Annotated[Literal["train", "valid", "test"], typer.Option(help="Whose facts are ranked.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
+Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:N.")]
 Quiet = Annotated[
     bool,
     typer.Option("--quiet", "-q", help="No progress; warnings and the result alone.", callback=want_progress),

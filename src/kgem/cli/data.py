@@ -12,7 +12,7 @@ from kgem.cli import reading
 from kgem.cli.arguments import AsJson, Force, Seed, Share
 from kgem.cli.console import emit, emit_json, plain, say, table
 from kgem.cli.destination import refuse_figure, save_figure
-from kgem.cli.layout import list_examples
+from kgem.cli.layout import PlainGroup, list_examples
 from kgem.cli.output import fill_folder, refuse_existing, refuse_taken
 from kgem.cli.progress import Progress
 from kgem.cli.tables import check_tables, cost_lines, describe_means, describe_time, split_table, stats_tables
@@ -23,7 +23,9 @@ from kgem.report.formatting import pluralise
 if TYPE_CHECKING:
     from kgem.data.triples import ReadReport
 
-app = typer.Typer(help="Check, convert, split, describe, fetch and generate graphs.", no_args_is_help=True)
+app = typer.Typer(
+    cls=PlainGroup, help="Check, convert, split, describe, fetch and generate graphs.", no_args_is_help=True
+)
 
 CHECK_RATE = 4e5  # facts a second: a guess for the time left, from FB15K on one core
 To = Annotated[

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,10 +18,7 @@ from kgem.errors import InputError
 from kgem.report.formatting import pluralise
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from kgem.data.dataset import Dataset, Vocabulary
+    from kgem.data.dataset import Dataset
 
 COLUMNS = ("kind", "label", "name", "frequency")
 NEAR = 5  # labels told that are alike, where none has the text in it
@@ -45,30 +42,31 @@ def find(
 
     Case and accents do not count. What has just this label or name comes before all others.
     """
+    from kgem.answer.find import find_symbols
+
     destination = Destination(as_json, as_csv, out, force)
     data = _open(run, how)
-    groups = {
-        "entities": (data.entities, data.entity_counts),
-        "relations": (data.relations, data.relation_counts),
-    }
     with Progress("looking for labels"):
-        found = {kind: _search(*each, text, top) for kind, each in groups.items()}
-    rows = [row for _, part, _ in found.values() for row in part]
+        found = find_symbols(data, text, top, NEAR)
+    kinds = {"entities": "entity", "relations": "relation"}
     if not destination.is_table:
-        document = {kind: {"total": total, "found": part} for kind, (total, part, _) in found.items()}
-        destination.write({"text": text, **document}, rows, COLUMNS)
+        document = {
+            kind: {"total": found.totals[one], "found": [asdict(each) for each in found if each.kind == one]}
+            for kind, one in kinds.items()
+        }
+        destination.write({"text": text, **document}, list(found.to_rows()), COLUMNS)
         return
     shown = False
-    for kind, (total, part, _) in found.items():
+    for kind, one in kinds.items():
+        part, total = [each for each in found if each.kind == one], found.totals[one]
         if part:
-            emit(heading(f"{total:,} {kind if total > 1 else part[0]['kind']} with {text!r} in the label", space=shown))
-            emit(table([kind, "facts"], [(data.names.show(row["label"]), row["frequency"]) for row in part]))
+            emit(heading(f"{pluralise(total, one, kind)} with {text!r} in the label", space=shown))
+            emit(table([kind, "facts"], [(data.names.show(each.label), each.frequency) for each in part]))
             shown = True
         if total > len(part):
-            one = part[0]["kind"]
             say(f"and {pluralise(total - len(part), f'more {one}', f'more {kind}')}: --top {total} lists all")
-    if not rows:
-        near = [data.names.show(label) for _, _, alike in found.values() for label in alike]
+    if not found:
+        near = [data.names.show(label) for label in found.near]
         hint = f"did you mean {', '.join(map(repr, near))}?" if near else "a shorter part of it may find more"
         raise InputError(f"no label of {plain(data.name)} has {text!r} in it", remedy=plain(hint))
 
@@ -86,21 +84,3 @@ def _holds_facts(folder: Path) -> bool:
     from kgem.runs.run import is_run
 
     return not is_run(folder) and not is_store(folder) and not (folder / "model").is_dir()
-
-
-def _search(
-    vocabulary: Vocabulary, counts: npt.NDArray[np.int64], text: str, top: int
-) -> tuple[int, list[dict[str, Any]], list[str]]:
-    """How many match, the first of them, and, if there is none, labels that are alike."""
-    from kgem.answer.labels import LabelSearch
-
-    search = LabelSearch.of(vocabulary, counts)
-    total, ids = search.find(text, top, by_frequency=True)
-    return total, list(_describe(vocabulary, counts, ids)), [] if total else search.near(text, NEAR)
-
-
-def _describe(vocabulary: Vocabulary, counts: Any, ids: Any) -> Iterator[dict[str, Any]]:
-    for i in ids.tolist():
-        label = vocabulary[i]
-        name = vocabulary.names.by_label.get(label)
-        yield {"kind": vocabulary.kind, "label": label, "name": name, "frequency": int(counts[i])}

@@ -33,7 +33,7 @@ WITHOUT_RACES = (
 def fit(
     graph: reading.Graph,
     model: Annotated[
-        str | None, typer.Option(help="Score function: complex, distmult, ...; without it complex.")
+        str | None, typer.Option(metavar="NAME", help="Score function: complex, distmult, ...; without it complex.")
     ] = None,
     dim: Annotated[int | None, typer.Option(min=1, help="Dimension K of the embeddings; without it 100.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The run folder; without it runs/NAME.")] = None,
@@ -42,9 +42,9 @@ def fit(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One setting, as em.beta=0.3; may be repeated."),
     ] = None,
-    recipe: Annotated[str, typer.Option(help="Settings to start from: default, or paper.")] = "default",
+    recipe: Annotated[str, typer.Option(metavar="NAME", help="Settings to start from: default, or paper.")] = "default",
     seed: Annotated[int | None, typer.Option(min=0, help="Of all random numbers; without it 0.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; without it cpu.")] = None,
+    device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda or cuda:N; without it cpu.")] = None,
     threads: Threads = None,
     time_budget: TimeBudget = None,
     valid: Annotated[

@@ -22,7 +22,9 @@ def open_model(run: Path, device: str = "cpu") -> Model:
     """The model in a folder; one that is not there, or cannot be used, is wrong input."""
     if not run.is_dir():
         what = "is a file, not a folder" if run.exists() else "there is no such folder"
-        raise InputError(what, where=str(run), remedy="give the folder of a run or of a saved model")
+        usual = Path("runs") / run  # where a fit puts it that is not told where
+        remedy = f"did you mean {plain(usual)}?" if usual.is_dir() else "give the folder of a run or of a saved model"
+        raise InputError(what, where=str(run), remedy=remedy)
     if not any((run / part).exists() for part in (MANIFEST, SEAL, MODEL, GRAPH, CONFIG)):
         remedy = f"give the folder of one; kgem runs {plain(run)} lists the runs in it"
         raise InputError("is neither a run nor a saved model", where=str(run), remedy=remedy)

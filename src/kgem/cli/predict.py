@@ -127,6 +127,8 @@ def _check_question(
         raise ConfigError(f"--queries and {given[0]} exclude each other", remedy=remedy)
     if everything and set(given) - {"--relation"}:
         raise ConfigError(f"--all and {given[0]} exclude each other", remedy="with --all only --relation, or nothing")
+    if queries is None and not everything and len(given) == 3:
+        raise ConfigError("this is a whole fact, not a question", remedy="leave one out; is it true? says kgem judge")
     if queries is None and not everything and len(given) != 2:
         raise ConfigError(f"a question has two of three, not {', '.join(given) or 'none'}", remedy=f"give {remedy}")
 
@@ -236,7 +238,7 @@ def _tabulate_facts(model: Model, facts: Sequence[ScoredFact]) -> Any:
         (
             f"{i}",
             *model.data.show((each.head, each.relation, each.tail)),
-            _join([model.data.show(like) for like in each.like[:1]]),
+            _join([tuple(map(model.data.names.call, like)) for like in each.like[:1]]),
             *(["; ".join(each.against)] if marked else []),
             f"{each.share or 0:.2f}" if each.chance is None else percent(each.chance),
         )

@@ -86,7 +86,7 @@ class Dataset(Table):
         skip_bad: bool = False,
         delimiter: str | None = None,
         encoding: str | None = None,
-        labels: str | Path | None = None,
+        labels: str | Path | Mapping[str, str] | None = None,
         cache: bool = True,
         name: str | None = None,
     ) -> Dataset:
@@ -94,17 +94,23 @@ class Dataset(Table):
 
         Tuples (head, relation, tail) come as a list, any iterator, or an RDF graph of rdflib. A dict has a graph for
         each split: {"train": ..., "valid": ..., "test": ...}. PyKEEN's TriplesFactory, its data sets and the folders of
-        its results are graphs, too. The options are those of `ReadOptions`. A single source is all for training, unless
-        it has a column called `split`. A large graph that was read before comes from the cache (`kgem.data.cache`).
+        its results are graphs, too. The options are those of `ReadOptions`; `labels` may also be names by label. A
+        single source is all for training, unless it has a column called `split`. A large graph that was read before
+        comes from the cache (`kgem.data.cache`).
         """
         chosen = None if columns is None else tuple(columns)
-        names = None if labels is None else str(labels)
+        names = None if labels is None or isinstance(labels, Mapping) else str(labels)
         how = ReadOptions(format, header, chosen, extra, literals, skip_bad, delimiter, encoding, names)
-        return cls.read(source, how, cache=cache, name=name)
+        dataset = cls.read(source, how, cache=cache, name=name)
+        if not isinstance(labels, Mapping):
+            return dataset
+        return dataset.with_names(Names({str(label): str(each) for label, each in labels.items()}), where="labels")
 
     @classmethod
     def read(cls, source: Any, options: ReadOptions, *, cache: bool = True, name: str | None = None) -> Dataset:
         """As `load`, with all options in one."""
+        if isinstance(source, Dataset):
+            return source._as_it_is(options, name)
         from kgem.data.sources import find, load_names, read  # here and not above: the readers are slow to import
 
         found, given = find(source, options), load_names(options)
@@ -119,6 +125,19 @@ class Dataset(Table):
             if keep:
                 caching.store(key, dataset._to_parsed())
         return dataset.with_names(given, where=options.labels)
+
+    def _as_it_is(self, options: ReadOptions, name: str | None) -> Dataset:
+        """This one, given where a source is asked for: it is read already, so that only names can be added."""
+        from kgem.data.sources import load_names
+
+        if replace(options, labels=None) != ReadOptions():
+            what, remedy = (
+                "is a Dataset, which has been read already",
+                "give the options where it is read, or its source",
+            )
+            raise DatasetError(what, where=self.name, remedy=remedy)
+        named = self.with_names(load_names(options), where=options.labels)
+        return named if name is None else replace(named, name=name)
 
     @classmethod
     def from_frames(
@@ -319,15 +338,18 @@ class Dataset(Table):
         counts |= {f"relation {self.relations[r]}": int(self.relation_counts[r]) for r in most}
         full = float(max(counts.values()))
         rows = ((name, Bar(n, full=full), n) for name, n in counts.items())
-        title = f"{self.name}: {self.n_entities:,} entities, {self.n_relations:,} relations"
+        title = f"{self.name}: {self._count_symbols()}"
         more = max(self.n_relations - len(most), 0)
         note = f"relations by their facts in train{f'; {more:,} relations more' if more else ''}"
         return draw_table(title, ("", "", "facts"), rows, note=note)
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(self.split(s)):,}" for s in SPLITS)
-        symbols = f"{self.n_entities:,} entities, {self.n_relations:,} relations"
-        return f"<Dataset {self.name}: {symbols}, {sizes} facts>"
+        return f"<Dataset {self.name}: {self._count_symbols()}, {sizes} facts>"
+
+    def _count_symbols(self) -> str:
+        entities = "entity" if self.n_entities == 1 else "entities"
+        return f"{self.n_entities:,} {entities}, {self.n_relations:,} relation{'' if self.n_relations == 1 else 's'}"
 
 
 def encode(frame: pl.DataFrame, entities: pl.Series, relations: pl.Series) -> IntArray:

@@ -116,8 +116,9 @@ def read_names(text: str, source: str) -> Names:
         if not row.strip():
             continue
         label, tab, name = row.partition("\t")
+        further = "\t" in name.strip()  # as in a file of facts
         name = " ".join(name.split())
-        if not tab or not label or not name:
+        if not tab or not label or not name or further:
             remedy = "write the id (the label in the graph), a tab, and the name"
             raise TriplesError("is not id<TAB>name", where=f"{source}:{number}", remedy=remedy)
         if found.get(label, name) != name:

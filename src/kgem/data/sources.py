@@ -22,7 +22,10 @@ from kgem.errors import ConfigError, DatasetError, TriplesError
 __all__ = ["Found", "Read", "find", "load_names", "read"]
 
 # How splits are called in file names and in a column `split`.
-ALIASES = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
+ALIASES = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **{"valid": "valid", "validation": "valid", "dev": "valid"},
+}
 PYKEEN = {"train": "training", "valid": "validation", "test": "testing"}  # the splits of its data sets
 OPENKE = {"train2id.txt": "train", "valid2id.txt": "valid", "test2id.txt": "test"}
 OPENKE_LABELS = ("entity2id.txt", "relation2id.txt")
@@ -205,4 +208,4 @@ def _nothing(word: str, path: Path) -> DatasetError:
     paths = [str(path.parent / near) for near in difflib.get_close_matches(path.name, beside, n=3)]
     near = [*names, *paths]
     hint = f"did you mean {', '.join(near)}?" if near else f"graphs known by name: {', '.join(sorted(CATALOG))}"
-    return DatasetError(f"{word!r} is neither a file or folder nor the name of a known graph", remedy=hint)
+    return DatasetError(f"{word!r} is neither a file, nor a folder, nor the name of a known graph", remedy=hint)

@@ -107,7 +107,8 @@ class Source:
             return cls(str(given), path=Path(given))
         if isinstance(given, io.TextIOBase) or not hasattr(given, "read"):
             what = f"cannot read facts from {type(given).__name__}"
-            remedy = "give a path, '-', a stream opened in binary mode, a frame, an (n, 3) array or a list of tuples"
+            one = "a path, '-', a stream opened in binary mode, a frame, an (n, 3) array, a list of tuples"
+            remedy = f"give {one}, an RDF graph, a TriplesFactory, or a dict with one of these for each split"
             raise TriplesError(what, remedy=remedy)
         name = getattr(given, "name", None)
         return cls(name if isinstance(name, str) else "<stream>", stream=given)

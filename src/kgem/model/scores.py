@@ -20,14 +20,16 @@ and these make one (see TuckER). docs/scores.md has the whole story.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kgem.errors import ConfigError
 
-__all__ = ["SCORES", "Score", "get_score"]
+__all__ = ["SCORES", "Score", "find_score", "get_score"]
 
 
 class Score:
@@ -299,9 +301,18 @@ def _vjp(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, gra
 
 
 def get_score(name: str) -> Score:
-    """The score of that name, or an error that lists all of them."""
+    """The score of that name, or an error that says which may have been meant."""
     try:
         return SCORES[name]
     except KeyError:
-        known = ", ".join(sorted(SCORES))
-        raise ConfigError(f"no score function is called {name!r}", remedy=f"one of {known}") from None
+        known = sorted(SCORES)
+        near = [each for each in known if name and each.startswith(name.casefold())]
+        near = near or difflib.get_close_matches(name.casefold(), known, n=2)
+        remedy = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(known)}"
+        raise ConfigError(f"no score function is called {name!r}", remedy=remedy) from None
+
+
+def find_score(name: Any) -> Any:
+    """The name as scores have it, where it differs in case only, as in ComplEx; else what was given."""
+    meant = [each for each in SCORES if isinstance(name, str) and each.casefold() == name.casefold()]
+    return meant[0] if len(meant) == 1 else name

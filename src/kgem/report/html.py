@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TEMPLATE = "page.html"
+_NAMED = re.compile(r"(.+) (\([A-Za-z][\w+.-]*:\S+\))", re.DOTALL)  # a name and its address, as names are shown
 # Characters that turn the order of what follows around, or hide: shown as what they are.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
@@ -34,8 +35,13 @@ def esc(text: object) -> str:
 
 
 def breakable(label: str) -> str:
-    """A label as HTML that may be broken after the marks of an address, rather than anywhere."""
-    return "<wbr>".join(esc(piece) for piece in re.split(r"(?<=[/_.:#?=&-])(?![/_.:#?=&-])", label))
+    """A label as HTML that may be broken after the marks of an address; an address beside a name is small."""
+    name, address = found.groups() if (found := _NAMED.fullmatch(label)) else (label, "")
+    return _break(name) + (f" <small>{_break(address)}</small>" if address else "")
+
+
+def _break(text: str) -> str:
+    return "<wbr>".join(esc(piece) for piece in re.split(r"(?<=[/_.:#?=&-])(?![/_.:#?=&-])", text))
 
 
 def bar(share: float) -> str:

@@ -119,9 +119,9 @@ def _render_example(example: Example, why: Sequence[Reasons], split: str) -> str
     head, relation, _ = example.prediction.query
     answers = zip(example.answers, why[:-1], strict=True)
     rows = "".join(_render_answer(answer, reasons, answer.known == split, split) for answer, reasons in answers)
-    verdict = f"held out: <b>{esc(example.tail)}</b>, rank {example.rank:,}{render_reasons(why[-1])}"
+    verdict = f"held out: <b>{breakable(example.tail)}</b>, rank {example.rank:,}{render_reasons(why[-1])}"
     return card(
-        f'<p class="ask">{esc(head)} · {esc(relation)} · <b>?</b></p>',
+        f'<p class="ask">{breakable(str(head))} · {breakable(str(relation))} · <b>?</b></p>',
         f'<ol class="answers">{rows}</ol>',
         f'<div class="verdict">{verdict}</div>',
     )
@@ -132,7 +132,7 @@ def _render_answer(answer: Answer, reasons: Reasons, right: bool, split: str) ->
     ranges = f"{esc(shares)} · rank {ranks} · " if shares else ""
     mark = tag(f"in {split}") if right else ""
     return (
-        f"<li{' class=right' if right else ''}><div class=row><span>{esc(answer.label)}{mark}</span>"
+        f"<li{' class=right' if right else ''}><div class=row><span>{breakable(answer.label)}{mark}</span>"
         f"<span class=p>{esc(percent(answer.probability))}</span></div>{bar(answer.probability)}"
         f"<small>{ranges}{pluralise(answer.frequency, 'training fact')}</small>{render_reasons(reasons)}</li>"
     )
@@ -142,7 +142,7 @@ def _render_metrics(name: str, groups: Mapping[str, Metrics]) -> str:
     rows = []
     for group, metrics in groups.items():
         mrr, *others = metric_cells(metrics)
-        rows.append([esc(group), f"{bar(metrics.mrr)}{mrr}", *others])
+        rows.append([breakable(group), f"{bar(metrics.mrr)}{mrr}", *others])
     return table([name, *METRICS], rows)
 
 
@@ -208,7 +208,7 @@ def render_strengths(model: Model) -> str:
 
     def rows(places: Sequence[int]) -> list[list[str]]:
         return [
-            [esc(data.entities.show(data.entities[i])), f"{entities[i]:.3g}", f"{data.entity_counts[i]:,}"]
+            [breakable(data.entities.show(data.entities[i])), f"{entities[i]:.3g}", f"{data.entity_counts[i]:,}"]
             for i in places
         ]
 

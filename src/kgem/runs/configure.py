@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from kgem.config import Config
 from kgem.errors import ConfigError
-from kgem.model.scores import get_score
+from kgem.model.scores import find_score, get_score
 from kgem.settings import SECTIONS, describe_allowed
 from kgem.train.optimizer import OPTIMIZERS
 from kgem.train.phases import PHASES
@@ -53,6 +53,8 @@ def configure(config: Config | None, overrides: Mapping[str, Any], *, arguments:
             raise ConfigError(f"there is no section {'.'.join(sections)!r}", remedy=f"one of {', '.join(SECTIONS)}")
         both = isinstance(value, Mapping) and isinstance(place.get(name), dict)
         place[name] = {**place[name], **value} if both else value
+    if isinstance(content["model"], dict):
+        content["model"]["score"] = find_score(content["model"].get("score"))
     try:
         changed = Config.model_validate(content)
     except ValidationError as error:

@@ -83,6 +83,8 @@ def update(
     default EM takes 10 epochs, re-training 15 and distillation 15, if the model was distilled. The model that is given
     does not change.
     """
+    if facts is None and remove is None:
+        raise InputError("no facts are given", remedy="kgem.update(model, facts), or remove=facts, or both")
     given = settings if threads is None else {"run.threads": threads, **settings}
     planned = plan_update(model, read_delta(facts, remove, ReadOptions.from_dict(reading or {})), given)
     with watch_epochs(progress, planned.config) as heard:

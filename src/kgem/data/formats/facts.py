@@ -11,6 +11,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from kgem.data.formats.rdf_terms import Labels
+from kgem.data.names import NAMING, PREFIXES
 from kgem.data.rows import Intake, Layout, Problem, choose, find_sound, width_reason, width_remedy
 from kgem.errors import TriplesError
 
@@ -31,9 +32,10 @@ def is_facts(given: Any) -> TypeGuard[Iterable[Any]]:
 def read_facts(facts: Iterable[Any], intake: Intake) -> None:
     """Each item is a row of labels: text, numbers, RDF terms, or anything whose str() is its label; None is missing.
 
-    Literals are dropped or kept as in RDF files, and of an RDF graph's quads the graph is left out.
+    Literals are names, dropped, or kept as in RDF files, and of an RDF graph's quads the graph is left out.
     """
     rest, done, layout = iter(facts), 0, None
+    _take_prefixes(facts, intake)
     whole = hasattr(facts, "quads") or hasattr(facts, "quads_for_pattern")  # rdflib's Dataset, pyoxigraph's Store
     labels = Labels(renumber=False)
     while block := [_row(item, done + i, whole, intake) for i, item in enumerate(islice(rest, BLOCK), 1)]:
@@ -42,6 +44,20 @@ def read_facts(facts: Iterable[Any], intake: Intake) -> None:
             layout = choose(usual, None, intake, intake.source)
         _take(block, done, layout, labels, intake)
         done += len(block)
+
+
+def _take_prefixes(facts: Iterable[Any], intake: Intake) -> None:
+    """Mutates the intake: those that an RDF graph has bound, and those that everybody knows."""
+    if hasattr(facts, "namespaces"):  # rdflib
+        own = {str(prefix): str(iri) for prefix, iri in facts.namespaces() if prefix and iri}
+        intake.names.prefixes.update({**_unbound(own), **own})
+    elif isinstance(facts, ox.Store):
+        intake.names.prefixes.update(PREFIXES)
+
+
+def _unbound(own: Mapping[str, str]) -> dict[str, str]:
+    bound = set(own.values())
+    return {prefix: iri for prefix, iri in PREFIXES.items() if iri not in bound}
 
 
 def _row(item: Any, number: int, whole: bool, intake: Intake) -> Row:
@@ -66,8 +82,10 @@ def _take(block: Sequence[Row], before: int, layout: Layout, labels: Labels, int
         what, remedy = f"labels that are not text: {error}", "give labels that UTF-8 can hold"
         raise TriplesError(what, where=intake.source, remedy=remedy) from error
     if intake.options.literals == "drop":
-        is_literal = pl.Series([_is_literal(row[layout.places[2]]) for row in rows], dtype=pl.Boolean)
-        intake.literals_dropped += int(is_literal.sum())
+        tails = [row[layout.places[2]] for row in rows]
+        is_literal = pl.Series([_is_literal(tail) for tail in tails], dtype=pl.Boolean)
+        for i in is_literal.arg_true():
+            _take_literal(columns[0][i], columns[1][i], tails[i], intake)
         frame = frame.filter(~is_literal)
     good = find_sound(frame)
     bad = frame.filter(~good)
@@ -95,6 +113,15 @@ def _empty(bad: pl.DataFrame) -> Iterator[Problem]:
 def _is_literal(term: Any) -> bool:
     """A literal of pyoxigraph, or of rdflib, which need not be installed."""
     return isinstance(term, ox.Literal) or (hasattr(term, "n3") and hasattr(term, "datatype"))
+
+
+def _take_literal(head: str | None, relation: str | None, literal: Any, intake: Intake) -> None:
+    """Mutates the intake: a literal that is a name, or one that is dropped."""
+    if head and relation in NAMING:
+        text = literal.value if isinstance(literal, ox.Literal) else str(literal)
+        intake.names.take(head, text, literal.language or None, relation)
+    else:
+        intake.literals_dropped += 1
 
 
 def _label(term: Any, labels: Labels, intake: Intake) -> str | None:

@@ -17,11 +17,15 @@ __all__ = ["is_table", "read_table", "take_frame"]
 
 def is_table(given: Any) -> bool:
     """Whether read_table takes it; pandas is known by its shape, it need not be installed."""
-    return isinstance(given, (pl.DataFrame, np.ndarray)) or (hasattr(given, "iloc") and hasattr(given, "columns"))
+    return isinstance(given, (pl.DataFrame, pl.LazyFrame, np.ndarray)) or (
+        hasattr(given, "iloc") and hasattr(given, "columns")
+    )
 
 
 def read_table(table: Any, intake: Intake) -> None:
     """A polars or pandas frame by its column names, or an (n, 3) array by place."""
+    if isinstance(table, pl.LazyFrame):
+        table = table.collect()
     if isinstance(table, pl.DataFrame):
         take_frame(table, table.columns, intake)
     elif isinstance(table, np.ndarray):

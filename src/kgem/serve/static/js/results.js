@@ -91,7 +91,13 @@ function goOn(question, target) {
     links.push(el("a", { class: "chip", href: href("entity", { label }) }, icon("entity"), name(label)));
   if (relation)
     links.push(
-      el("a", { class: "chip", href: href("review", { relation }) }, icon("review"), "Missing facts: ", name(relation)),
+      el(
+        "a",
+        { class: "chip", href: href("review", { relation }) },
+        icon("review"),
+        el("span", { class: "what" }, "Missing facts: "),
+        name(relation),
+      ),
     );
   return el(
     "section",
