@@ -19,6 +19,7 @@ from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.data.dataset import IntArray, QueryIndex
 from kgem.evaluate.blocks import Blocks, Scorer
+from kgem.evaluate.metrics import Evaluation
 from kgem.evaluate.ranking import rank
 from kgem.evaluate.temperature import Temperature, fit_temperatures
 from kgem.evaluate.validation import affordable_questions, pick_facts
@@ -28,6 +29,7 @@ __all__ = ["ModeChoice", "choose_mode"]
 MODE_QUERIES, MODE_CELLS, FEWEST = 4096, 2**26, 256  # of a huge validation split: scores are kept
 KEPT_CELLS = 2**27  # questions times entities up to which scores are kept; beyond, they are made when asked for
 RANKED_CELLS = 2**30  # questions times entities up to which samples of q rank all of it
+EACH_CELLS = 2**32  # questions times entities that each of the other modes ranks at most
 ONE_MODEL = ("point", "mean")
 TABLES = ("point", "mean", "blend")  # modes that need no samples
 NOISE = 2.0  # standard errors by which a mode must be ahead that costs more than one model
@@ -43,6 +45,7 @@ class ModeChoice:
     validation: dict[str, float]  # filtered MRR by mode, of the whole split or of as many questions as are affordable;
     # none for bayes where that takes too long
     temperatures: dict[str, Temperature]
+    evaluation: Evaluation | None = None  # of the chosen mode, where it was made: the ranks behind `validation`
 
 
 def choose_mode(model: Model) -> ModeChoice:
@@ -62,13 +65,12 @@ def choose_mode(model: Model) -> ModeChoice:
         temperatures[mode] = fit_temperatures(scorer, facts, data.filter_index, data.query_index)
     chosen = _choose(reciprocal_ranks)
     if len(facts) == len(every):
-        validation = {mode: float(values.mean()) for mode, values in reciprocal_ranks.items()}
-    else:
-        samples_too = len(every) * data.n_entities <= RANKED_CELLS
-        ranked = [mode for mode in MODES if samples_too or mode in (chosen, *TABLES)]
-        most = affordable_questions(data.n_entities)
-        validation = {mode: model.evaluate("valid", mode, most=most).mrr for mode in ranked}
-    return ModeChoice(chosen, validation, temperatures)
+        return ModeChoice(chosen, {m: float(values.mean()) for m, values in reciprocal_ranks.items()}, temperatures)
+    samples_too = len(every) * data.n_entities <= RANKED_CELLS
+    ranked = [mode for mode in MODES if samples_too or mode in (chosen, *TABLES)]
+    most = affordable_questions(data.n_entities, EACH_CELLS)
+    found = {mode: model.evaluate("valid", mode, most=most) for mode in ranked}
+    return ModeChoice(chosen, {mode: each.mrr for mode, each in found.items()}, temperatures, found[chosen])
 
 
 def _choose(reciprocal_ranks: Mapping[str, Floats]) -> str:
