@@ -298,6 +298,21 @@ def test_the_end_of_a_fit_of_a_large_graph_scores_a_bounded_number_of_answers(mo
     assert spend() <= modes + twice * (test + ranker + learned_judge) < whole / 4
 
 
+def test_the_mode_is_chosen_by_all_questions_that_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point and mean differ on the questions that temperatures are fitted on otherwise than on all of them."""
+    data = random_graph(n_entities=40, n_facts=4000, seed=2)
+    monkeypatch.setattr(mode_choice, "FEWEST", 5)
+    monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * data.n_entities)
+    few_say_otherwise = 0
+    for seed in range(8):
+        model = random_model(data, seed=seed)
+        by_all = max(("point", "mean"), key=lambda mode: model.evaluate("valid", mode).mrr)
+        by_few = max(("point", "mean"), key=lambda mode: model.evaluate("valid", mode, most=5).mrr)
+        few_say_otherwise += by_few != by_all
+        assert choose_mode(model).mode in (by_all, "blend", "bayes")
+    assert few_say_otherwise
+
+
 @pytest.mark.parametrize(
     ("changes", "mode"),
     [
