@@ -8,8 +8,8 @@ from kgem.config import Config, RaceConfig
 
 __all__ = ["Memory", "fit_memory"]
 
-BASE_BYTES = 400_000_000  # torch itself, and blocks of scores
-FACT_BYTES, ENTITY_BYTES = 120, 200  # of the graph: facts and their indices; labels, counts and chances
+BASE_BYTES = 600_000_000  # torch itself, blocks of scores, and what reading a graph leaves behind
+FACT_BYTES, ENTITY_BYTES = 120, 550  # of the graph: facts and their indices; labels, counts and chances
 POINT = 3  # sets of tables in a point estimate: as they stand, their average, the best
 GRADIENTS = 1  # of all rows, in an exact step
 
