@@ -308,7 +308,9 @@ def test_frequencies_against_counting() -> None:
 def test_a_large_graph_is_asked_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     every = training_questions(MANY)
     assert affordable_part(MANY, every)[1] == 1.0 and not is_large(MANY)
-    monkeypatch.setattr(proposals, "AFFORDABLE_SCORES", len(every) // 2 * MANY.n_entities)
+    half = len(every) // 2 * MANY.n_entities
+    monkeypatch.setattr(proposals, "AFFORDABLE_SCORES", half)
+    monkeypatch.setattr(proposals, "LEARNED_SCORES", half)
     some, part = affordable_part(MANY, every)
     assert is_large(MANY) and len(some) == len(every) // 2 and part == len(some) / len(every)
     assert len(np.unique(some, axis=0)) == len(some) and {*map(tuple, some)} < {*map(tuple, every)}

@@ -13,22 +13,26 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from torch import Tensor
 
 import kgem
 from driving import complete
+from kgem.answer import judge, proposals
 from kgem.answer.modes import MODES
 from kgem.config import Config
 from kgem.errors import ConfigError, DatasetError
 from kgem.evaluate import validation as validating
+from kgem.evaluate.blocks import TableScorer
 from kgem.evaluate.metrics import summarise
 from kgem.evaluate.ranking import rank
 from kgem.evaluate.temperature import Temperature, fit_temperatures
 from kgem.evaluate.validation import make_validator
-from kgem.runs import mode_choice
+from kgem.runs import fitting, mode_choice
 from kgem.runs.configure import configure
-from kgem.runs.fitting import prepare
+from kgem.runs.fitting import Prepared, finish, prepare
 from kgem.runs.mode_choice import choose_mode
 from kgem.runs.run import Run
+from kgem.train.phases import FitResult
 from obvious import random_graph
 from small_models import random_model
 
@@ -249,6 +253,64 @@ def test_a_huge_validation_split_is_sampled(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(mode_choice, "RANKED_CELLS", 1)
     assert sampled.mode != "bayes"
     assert choose_mode(model).validation == {mode: ranked[mode] for mode in MODES if mode != "bayes"}
+
+
+def test_the_end_of_a_fit_of_a_large_graph_scores_a_bounded_number_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(random_graph(n_entities=40, n_facts=4000, seed=2))
+    data, n = model.data, model.data.n_entities
+    result = FitResult(model.point, model.posterior, model.learned, (1.0, 0.0), None, 1.0, {}, (), 1.0)
+    scored = [0]
+    prepare_plainly = TableScorer.prepare
+
+    def prepare_and_count(self: TableScorer, heads: Tensor, relations: Tensor) -> Any:
+        write = prepare_plainly(self, heads, relations)
+
+        def count(start: int, stop: int, block: Tensor) -> None:
+            scored[0] += block.numel()
+            write(start, stop, block)
+
+        return count
+
+    def spend() -> int:
+        scored[0] = 0
+        made = finish(result, Prepared(data, None), model.config, 0.0)
+        assert made.metrics["valid"]["overall"]["mrr"] == pytest.approx(made.validation[made.mode])
+        return scored[0]
+
+    monkeypatch.setattr(TableScorer, "prepare", prepare_and_count)
+    monkeypatch.setattr(fitting, "affordable_samples", lambda posterior: 4)
+    whole = spend()
+    few = 30 * n  # scores; what is kept for the temperatures goes with them
+    monkeypatch.setattr(mode_choice, "FEWEST", 5)
+    monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * n)
+    monkeypatch.setattr(mode_choice, "RANKED_CELLS", 1)
+    monkeypatch.setattr(mode_choice, "EACH_CELLS", few)
+    monkeypatch.setattr(validating, "FEWEST_QUERIES", 5)
+    monkeypatch.setattr(fitting, "affordable_questions", lambda n_entities: 60)
+    monkeypatch.setattr(proposals, "LEARNED_SCORES", few)
+    monkeypatch.setattr(proposals, "POOL", 10)
+    monkeypatch.setattr(proposals, "LEAST_POOL", 10)
+    monkeypatch.setattr(judge, "MOST", 5)
+    monkeypatch.setattr(judge, "LEAST", 5)
+    modes = (1 + 1 + 2 + 4) * 5 * n + (1 + 1 + 2) * few  # calibrated, then ranked: point, mean, blend and bayes
+    test, ranker, learned_judge = 60 * n, few + 2 * 10 * n, (2 * 5 + 2 * 4 * 2 * 5) * n
+    twice = 2  # at most two tables answer in the mode that was chosen
+    assert spend() <= modes + twice * (test + ranker + learned_judge) < whole / 4
+
+
+def test_the_mode_is_chosen_by_all_questions_that_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point and mean differ on the questions that temperatures are fitted on otherwise than on all of them."""
+    data = random_graph(n_entities=40, n_facts=4000, seed=2)
+    monkeypatch.setattr(mode_choice, "FEWEST", 5)
+    monkeypatch.setattr(mode_choice, "MODE_CELLS", 5 * data.n_entities)
+    few_say_otherwise = 0
+    for seed in range(8):
+        model = random_model(data, seed=seed)
+        by_all = max(("point", "mean"), key=lambda mode: model.evaluate("valid", mode).mrr)
+        by_few = max(("point", "mean"), key=lambda mode: model.evaluate("valid", mode, most=5).mrr)
+        few_say_otherwise += by_few != by_all
+        assert choose_mode(model).mode in (by_all, "blend", "bayes")
+    assert few_say_otherwise
 
 
 @pytest.mark.parametrize(

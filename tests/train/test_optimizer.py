@@ -67,6 +67,20 @@ def test_gradients_are_left_alone_and_their_memory_may_be_reused(name: str) -> N
     assert all(map(torch.equal, one, two))
 
 
+@every_optimizer
+def test_a_state_is_a_copy_unless_it_is_wanted_as_it_stands(name: str) -> None:
+    both = tables()
+    optimizer = Optimizer(name, both)
+    optimizer.step(tables(1), 0.1)
+    copied, standing = optimizer.state(), optimizer.state(copies=False)
+    before = {key: t.clone() for key, t in copied.items()}
+    optimizer.step(tables(2), 0.1)
+    assert all(torch.equal(copied[key], t) for key, t in before.items())
+    assert all(torch.equal(standing[key], t) for key, t in optimizer.state().items())
+    sums = {key: t for key, t in before.items() if key.endswith("sum")}  # these change in every step
+    assert not any(torch.equal(standing[key], t) for key, t in sums.items())
+
+
 def test_adagrad_moves_at_once_however_small_the_gradient() -> None:
     """Accumulators start at zero: the first step is the rate, also for gradients of 1e-8 (the saddle E = R = 0)."""
     table = torch.zeros(1, 2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import math
+import weakref
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -31,7 +33,7 @@ from kgem.errors import Collapsed
 from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
 from kgem.train.phases import FitResult, ThreePhases
-from kgem.train.point_estimate import EpochRecord, Validate
+from kgem.train.point_estimate import EpochRecord, PointState, Validate
 from kgem.train.variational_em import signal_to_noise
 from obvious import penalty_over_rows, random_graph
 
@@ -411,6 +413,26 @@ def test_the_leader_of_the_race_goes_on_as_if_it_had_been_alone() -> None:
     assert result.mix == RACE[1]
     assert all(map(torch.equal, result.point.tables(), single.point.tables()))
     assert result.epochs["retrain"] == 3 * 3 + 3
+
+
+def test_what_a_candidate_held_gives_way_when_its_heat_is_over() -> None:
+    """Where tables are large, four sets of them would stay for the rest of a race."""
+    parts: dict[str, Any] = {
+        "pretrain": {"epochs": 2, "candidates": (1.0, 3.0), "trial_epochs": 1},
+        "em": {"epochs": 1},
+    }
+    config = settings(**parts, retrain={"epochs": 2, "trial_epochs": 1, "candidates": RACE})
+    fit = ThreePhases(DATA, config, lambda _: 0.5)
+    raced: dict[tuple[str, int], weakref.ref[PointState]] = {}
+    for phase, _ in fit.epochs():
+        race = {"pretrain": fit.pretraining_race, "retrain": fit.race}.get(phase)
+        if race is None or race.stage != "heats":
+            continue
+        raced.setdefault((phase, race.heat), weakref.ref(race.state))
+        if race.heat:
+            gc.collect()
+            assert raced[phase, race.heat - 1]() is None
+    assert {("pretrain", 1), ("retrain", 1), ("retrain", 2)} <= raced.keys()
 
 
 @pytest.mark.parametrize("final_epochs", [2, 4])

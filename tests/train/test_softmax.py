@@ -211,9 +211,8 @@ def test_memory_of_an_exact_fit_is_what_its_states_hold() -> None:
     tables = [t for t in fit.tensors(copies=False).values() if t.ndim == 2]
     held = sum(t.numel() * t.element_size() for t in tables) / memory.set_bytes
     states = [fit.pretraining, fit.race.state, fit.students.state]  # each may fall back on tables and accumulators
-    copied = sum(t.ndim == 2 for name, t in fit.tensors(copies=False).items() if "optimizer" in name) / 2
     teacher, start, gradients, sample = 2, 1, 1, 1
-    assert memory.sets["distil"] == held + copied + 2 * len(states) + teacher + start + gradients + sample
+    assert memory.sets["distil"] == held + 2 * len(states) + teacher + start + gradients + sample
     assert memory.largest == "distil"
     races = fit_memory(Config(), 1000, 5000, 3000, (width, width), rows)
     for phase in ("retrain", "distil"):

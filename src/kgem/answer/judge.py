@@ -64,7 +64,8 @@ JUDGED = (
     "a relation leads from tail to head",
 )
 FEWEST = 10  # right and wrong examples to learn from, of each
-MOST, CELLS = 4096, 2**27  # validation facts that it learns from; scores that are made for them at most
+MOST, CELLS = 4096, 2**27  # validation facts that it learns from, or fewer: as many as have so many scores together
+LEAST = 256  # but not fewer than these
 CASES = 2048  # validation facts, and given wrong ones, that facts are held against at most
 FIRST = 20  # answers of the mode among which one is drawn
 BLOCK = 8192  # facts that are judged at a time
@@ -143,7 +144,7 @@ class Judge:
     ) -> Judge | None:
         """From validation facts and wrong ones (n, 3), given or made; None if there are too few."""
         data = mode.data
-        affordable, given = max(256, min(MOST, CELLS // data.n_entities)), negatives is not None
+        affordable, given = max(LEAST, min(MOST, CELLS // data.n_entities)), negatives is not None
         if negatives is None:
             right = pick_facts(data.valid, affordable, seed)
             negatives = make_negatives(mode, right, np.random.default_rng(seed), memory=memory)

@@ -45,6 +45,7 @@ __all__ = [
 POOL = 20_000  # candidates with the highest share, of which the best are proposed
 LEAST_POOL = 2_000  # where it is learned from a part of the questions
 FEWEST = 20  # validation facts among the candidates, to learn from
+LEARNED_SCORES = 2**32  # questions times entities that it is learned from at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +192,7 @@ def is_large(data: Dataset) -> bool:
 
 def affordable_part(data: Dataset, queries: LongArray, seed: int = 0) -> tuple[LongArray, float]:
     """As many of the questions (b, 2), at random, as have not too many scores together; and what part that is."""
-    most = max(1, AFFORDABLE_SCORES // data.n_entities)
+    most = max(1, LEARNED_SCORES // data.n_entities)
     if len(queries) <= most:
         return queries, 1.0
     chosen = np.sort(np.random.default_rng(seed).choice(len(queries), most, replace=False))

@@ -37,9 +37,9 @@ def validation_facts(data: Dataset, seed: int = 0, most: int | None = None) -> I
     return pick_facts(data.reciprocal(data.valid), most, seed)
 
 
-def affordable_questions(n_entities: int) -> int:
+def affordable_questions(n_entities: int, scores: int = AFFORDABLE_SCORES) -> int:
     """How many are ranked at the end of a fit, and for its report: of up to a million entities 17,000 or more."""
-    return max(FEWEST_QUERIES, AFFORDABLE_SCORES // n_entities)
+    return max(FEWEST_QUERIES, scores // n_entities)
 
 
 def pick_facts(facts: IntArray, most: int, seed: int) -> IntArray:

@@ -18,7 +18,7 @@ from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.validation import affordable_questions, make_validator
 from kgem.model.processes import ALONE, Processes
 from kgem.model.scores import get_score
-from kgem.runs.mode_choice import choose_mode
+from kgem.runs.mode_choice import ModeChoice, choose_mode
 from kgem.runs.tensorboard import TensorBoard
 from kgem.train.driver import Fit
 from kgem.train.machine import settle, use_threads
@@ -124,6 +124,12 @@ def finish(result: FitResult, prepared: Prepared, config: Config, seconds: float
         )
         model = replace(model, ranker=learn_ranker(model.mode_scorer(), model.decided))
         model = replace(model, learned_judge=Judge.learn(model.mode_scorer(), seed=config.seed))
-        splits = [split for split in ("valid", "test") if len(model.data.split(split))]
-        most = affordable_questions(model.data.n_entities)
-        return replace(model, metrics={split: model.evaluate(split, most=most).to_dict() for split in splits})
+        return replace(model, metrics=_measure(model, choice))
+
+
+def _measure(model: Model, choice: ModeChoice) -> dict[str, Any]:
+    """Figures of validation and test by split; those that the choice was made by are not made again."""
+    most = affordable_questions(model.data.n_entities)
+    made = {} if choice.evaluation is None else {"valid": choice.evaluation}
+    splits = [split for split in ("valid", "test") if len(model.data.split(split))]
+    return {split: (made.get(split) or model.evaluate(split, most=most)).to_dict() for split in splits}

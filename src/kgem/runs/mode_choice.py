@@ -19,6 +19,7 @@ from kgem.answer.model import Model
 from kgem.answer.modes import MODES
 from kgem.data.dataset import IntArray, QueryIndex
 from kgem.evaluate.blocks import Blocks, Scorer
+from kgem.evaluate.metrics import Evaluation, breakdown
 from kgem.evaluate.ranking import rank
 from kgem.evaluate.temperature import Temperature, fit_temperatures
 from kgem.evaluate.validation import affordable_questions, pick_facts
@@ -28,6 +29,7 @@ __all__ = ["ModeChoice", "choose_mode"]
 MODE_QUERIES, MODE_CELLS, FEWEST = 4096, 2**26, 256  # of a huge validation split: scores are kept
 KEPT_CELLS = 2**27  # questions times entities up to which scores are kept; beyond, they are made when asked for
 RANKED_CELLS = 2**30  # questions times entities up to which samples of q rank all of it
+EACH_CELLS = 2**32  # questions times entities that each of the other modes ranks at most
 ONE_MODEL = ("point", "mean")
 TABLES = ("point", "mean", "blend")  # modes that need no samples
 NOISE = 2.0  # standard errors by which a mode must be ahead that costs more than one model
@@ -43,10 +45,11 @@ class ModeChoice:
     validation: dict[str, float]  # filtered MRR by mode, of the whole split or of as many questions as are affordable;
     # none for bayes where that takes too long
     temperatures: dict[str, Temperature]
+    evaluation: Evaluation | None = None  # of the chosen mode, where it was made: the ranks behind `validation`
 
 
 def choose_mode(model: Model) -> ModeChoice:
-    """The mode to answer in and the temperatures of each, on the same sample of questions; and the MRR of each."""
+    """The mode to answer in, the MRR of each, and the temperatures of each, on the same sample of questions."""
     data = model.data
     if not len(data.valid):
         return ModeChoice("point", {}, {})
@@ -60,24 +63,29 @@ def choose_mode(model: Model) -> ModeChoice:
             scorer = _KeptScores(scorer, facts, 2 * data.n_relations)
         reciprocal_ranks[mode] = 1.0 / rank(scorer, facts, data.filter_index).of("pessimistic")
         temperatures[mode] = fit_temperatures(scorer, facts, data.filter_index, data.query_index)
-    chosen = _choose(reciprocal_ranks)
     if len(facts) == len(every):
         validation = {mode: float(values.mean()) for mode, values in reciprocal_ranks.items()}
-    else:
-        samples_too = len(every) * data.n_entities <= RANKED_CELLS
-        ranked = [mode for mode in MODES if samples_too or mode in (chosen, *TABLES)]
-        most = affordable_questions(data.n_entities)
-        validation = {mode: model.evaluate("valid", mode, most=most).mrr for mode in ranked}
-    return ModeChoice(chosen, validation, temperatures)
+        return ModeChoice(_choose(reciprocal_ranks), validation, temperatures)
+    asked = pick_facts(every, affordable_questions(data.n_entities, EACH_CELLS), model.config.seed)
+    samples_too = len(every) * data.n_entities <= RANKED_CELLS
+    ranked = MODES if samples_too else TABLES
+    ranks = {mode: rank(model.scorer(mode), asked, data.filter_index) for mode in ranked}
+    chosen = _choose({mode: 1.0 / each.of("pessimistic") for mode, each in ranks.items()})
+    if not samples_too:  # these are compared on the few questions, and ranked on the others only where they win
+        chosen = _choose({mode: reciprocal_ranks[mode] for mode in (chosen, "bayes")}, single=chosen)
+    if chosen not in ranks:
+        ranks[chosen] = rank(model.scorer(chosen), asked, data.filter_index)
+    found = {mode: breakdown(ranks[mode], data, len(every)) for mode in MODES if mode in ranks}
+    return ModeChoice(chosen, {mode: each.mrr for mode, each in found.items()}, temperatures, found[chosen])
 
 
-def _choose(reciprocal_ranks: Mapping[str, Floats]) -> str:
-    """The best single model, or the best of all modes where that is clearly ahead of it."""
+def _choose(reciprocal_ranks: Mapping[str, Floats], single: str | None = None) -> str:
+    """The best single model, or the one that is given, or the best of all modes where that is clearly ahead of it."""
 
     def mean(mode: str) -> float:
         return float(reciprocal_ranks[mode].mean())
 
-    single, best = max(ONE_MODEL, key=mean), max(reciprocal_ranks, key=mean)
+    single, best = single or max(ONE_MODEL, key=mean), max(reciprocal_ranks, key=mean)
     gain = reciprocal_ranks[best] - reciprocal_ranks[single]
     return best if gain.mean() > NOISE * gain.std() / math.sqrt(len(gain)) else single
 

@@ -8,8 +8,8 @@ from kgem.config import Config, RaceConfig
 
 __all__ = ["Memory", "fit_memory"]
 
-BASE_BYTES = 400_000_000  # torch itself, and blocks of scores
-FACT_BYTES, ENTITY_BYTES = 120, 200  # of the graph: facts and their indices; labels, counts and chances
+BASE_BYTES = 600_000_000  # torch itself, blocks of scores, and what reading a graph leaves behind
+FACT_BYTES, ENTITY_BYTES = 120, 550  # of the graph: facts and their indices; labels, counts and chances
 POINT = 3  # sets of tables in a point estimate: as they stand, their average, the best
 GRADIENTS = 1  # of all rows, in an exact step
 
@@ -60,21 +60,16 @@ def _sampled_sets(config: Config, n_entities: int, width: int) -> dict[str, floa
 
 
 def _exact_sets(config: Config) -> dict[str, float]:
-    """Steps touch all rows. Phases stay as they end, with what they would fall back on: tables and accumulators.
-
-    A checkpoint writes tables as they stand, and accumulators from copies.
-    """
+    """Steps touch all rows. Phases stay as they end, with what they would fall back on: tables and accumulators."""
     before, point, fall_back = 1.0 + GRADIENTS, POINT + 1, 2
-    sets, copied = {}, 0
-    sets["pretrain"] = before + fall_back + _race(config.pretrain, 1.0) + 1
-    before, copied = before + point + fall_back, copied + 1
-    sets["em"] = before + 8 + copied + 2  # means, xi, their best, the average, a sample, two of accumulators
-    before, copied = before + 8, copied + 2
-    sets["retrain"] = before + fall_back + _race(config.retrain, 1.0) + copied + 1
-    before, copied = before + point + fall_back, copied + 1
+    sets = {"pretrain": before + fall_back + _race(config.pretrain, 1.0)}
+    before += point + fall_back
+    sets["em"] = before + 8  # means, xi, their best, the average, a sample, two of accumulators
+    before += 8
+    sets["retrain"] = before + fall_back + _race(config.retrain, 1.0)
+    before += point + fall_back
     teacher = 2  # both models side by side
-    student = fall_back + teacher + _race(config.distil, 1.0) + 1
-    sets["distil"] = before + copied + (student if config.distil.epochs else 0)
+    sets["distil"] = before + (fall_back + teacher + _race(config.distil, 1.0) if config.distil.epochs else 0)
     return sets
 
 

@@ -175,9 +175,10 @@ class Optimizer:
         moved.restore(self.state())
         return moved
 
-    def state(self) -> dict[str, Tensor]:
-        """Copies of all accumulators, by "<table number>.<name>"."""
-        return {f"{i}.{name}": t.clone() for i, state in enumerate(self._states) for name, t in state.items()}
+    def state(self, *, copies: bool = True) -> dict[str, Tensor]:
+        """All accumulators, by "<table number>.<name>", in copies or as they stand."""
+        named = {f"{i}.{name}": t for i, state in enumerate(self._states) for name, t in state.items()}
+        return {name: t.clone() for name, t in named.items()} if copies else named
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Put back what `state` gave; the next step is then the same, bit for bit."""

@@ -399,6 +399,7 @@ class ThreePhases:
             if self._stop():
                 return
             self.em = start
+            del start  # which gives way if EM begins anew
         while True:
             config = self.em_config()
             yield from variational_em(self.em, self.objective, self.prior, config, self._validate, self._stop)
@@ -455,10 +456,10 @@ class ThreePhases:
     def _retrain(self) -> Iterator[EpochRecord]:
         config = self.settings.retrain
         if self.race is None:
-            start = self._start_retraining(stop=self._stop)
+            race = Race(self._start_retraining(stop=self._stop), config.candidates)
             if self._stop():
                 return
-            self.race = Race(start, config.candidates)
+            self.race = race  # alone holds its state, which gives way after each heat
         self.race.limit_to(config.candidates)
         anew = self.softmax.samples_races
         yield from self.race.epochs(config, self._start_retraining, self._retrain_one, stop=self._stop, anew=anew)

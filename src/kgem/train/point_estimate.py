@@ -78,7 +78,7 @@ class PointState:
 
     def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
         """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
-        accumulators = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state().items()}
+        accumulators = {f"optimizer.{name}": t for name, t in self.optimizer.state(copies=copies).items()}
         tables = {name: tensor.clone() if copies else tensor for name, tensor in self._tables().items()}
         inside = {} if self.good is None or not self.part.steps else self.good.tensors()
         inside |= {f"pending.{name}": t for name, t in self.pending.items()}

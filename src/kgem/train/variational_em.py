@@ -118,8 +118,8 @@ class EMState:
     def tensors(self, *, copies: bool = True) -> dict[str, Tensor]:
         """Everything in the state that is a tensor, in copies or as it stands: with `numbers`, all `restore` needs."""
         groups = {
-            "mean_optimizer": self.mean_optimizer.state(),
-            "std_optimizer": self.std_optimizer.state(),
+            "mean_optimizer": self.mean_optimizer.state(copies=copies),
+            "std_optimizer": self.std_optimizer.state(copies=copies),
             "generator": {"order": self.generator.get_state(), "noise": self.noise.get_state()},
             "pending": self.pending,
         }
