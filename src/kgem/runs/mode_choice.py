@@ -27,7 +27,8 @@ from kgem.evaluate.validation import affordable_questions, pick_facts
 __all__ = ["ModeChoice", "choose_mode"]
 
 MODE_QUERIES, MODE_CELLS, FEWEST = 4096, 2**26, 256  # of a huge validation split: scores are kept
-KEPT_CELLS = 2**27  # questions times entities up to which scores are kept; beyond, they are made when asked for
+LEAST = 64  # of more than two million entities, so that the scores can still be kept
+KEPT_CELLS = 2**29  # questions times entities up to which scores are kept; beyond, they are made when asked for
 RANKED_CELLS = 2**30  # questions times entities up to which samples of q rank all of it
 EACH_CELLS = 2**32  # questions times entities that each of the other modes ranks at most
 ONE_MODEL = ("point", "mean")
@@ -53,7 +54,7 @@ def choose_mode(model: Model) -> ModeChoice:
     data = model.data
     if not len(data.valid):
         return ModeChoice("point", {}, {})
-    affordable = max(FEWEST, min(MODE_QUERIES, MODE_CELLS // data.n_entities))
+    affordable = _affordable(data.n_entities)
     every = data.reciprocal(data.valid)
     facts = pick_facts(every, affordable, model.config.seed)
     reciprocal_ranks, temperatures = {}, {}
@@ -77,6 +78,12 @@ def choose_mode(model: Model) -> ModeChoice:
         ranks[chosen] = rank(model.scorer(chosen), asked, data.filter_index)
     found = {mode: breakdown(ranks[mode], data, len(every)) for mode in MODES if mode in ranks}
     return ModeChoice(chosen, {mode: each.mrr for mode, each in found.items()}, temperatures, found[chosen])
+
+
+def _affordable(n_entities: int) -> int:
+    """How many questions temperatures are fitted on: their scores are passed over some thirty times for each mode."""
+    wanted = max(FEWEST, min(MODE_QUERIES, MODE_CELLS // n_entities))
+    return min(wanted, max(LEAST, KEPT_CELLS // n_entities))
 
 
 def _choose(reciprocal_ranks: Mapping[str, Floats], single: str | None = None) -> str:
