@@ -35,6 +35,7 @@ NOT_RUN = {
     "python -m evidence": "takes minutes; make evidence-check tests it",
     "kgem data fetch umls": "needs the network; tests/data/test_catalog.py covers it",
     "kgem serve": "does not end by itself",
+    "kgem fit crates": "takes half an hour, and a graph that is no part of kgem",
     "apt-get install": "changes the machine",
     "python tools/build_files.py": "needs Debian's lists of files, and minutes; tests/test_tools.py covers it",
     "torchrun": "starts several processes; tests/runs/test_together.py covers it",

@@ -88,7 +88,7 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
         "split at random with seed 0",
         "complex, K = 3",
         "of memory",
-        "about 400 MB of memory",
+        "about 600 MB of memory",
         f"in all, for {EPOCHS} epochs",
         "run folder: runs/a",
         "pre-training: epoch 1 of at most 2",

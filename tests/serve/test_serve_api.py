@@ -348,7 +348,7 @@ def test_the_description_has_every_address_and_no_page_of_others(client: Client)
 
 def test_symbols_are_asked_by_name_and_every_answer_brings_the_names_of_its_labels(tmp_path: Path) -> None:
     names = Names({"e1": "Berlin", "e2": "Paris", "e3": "Paris", "r0": "knows"})
-    client = client_of(Explorer(random_model(random_graph().with_names(names)), tmp_path))
+    client = client_of(Explorer(random_model(random_graph().with_names(names)), tmp_path / "named"))
     found = get(client, "predict", head="Berlin", relation="knows", top=100)
     assert (found["head"], found["relation"]) == ("e1", "r0")
     assert found["names"]["e1"] == ["Berlin", "e1"] and found["names"]["r0"] == ["knows", "r0"]

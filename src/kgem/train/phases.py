@@ -496,6 +496,7 @@ class ThreePhases:
         if self.settings.distil.epochs:
             if self.distillation is None:
                 self.distillation = self._start_distillation()
+            self.distillation.config = self.settings  # a time budget may have shortened it
             yield from self.distillation.epochs()
         if not self._stop():
             self.phase = "done"
