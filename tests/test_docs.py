@@ -53,7 +53,7 @@ PYTHON_RUN_BY = {"scores.md": "tests/model/test_scores.py"}
 
 def write_files_graph(path: Path) -> None:
     """A small graph in the place of the one that tools/build_files.py makes."""
-    packages = ["python3-numpy", *(f"package-{n}" for n in range(1, 60))]
+    packages = ["python3-numpy", "python3-scipy", *(f"package-{n}" for n in range(1, 60))]
     rows = [f"{name}\tdepends\t{packages[n // 3]}" for n, name in enumerate(packages)]
     rows += [f"{name}\twrites to\tusr/{place}" for n, name in enumerate(packages) for place in {n % 5, n % 7}]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -298,7 +298,9 @@ def test_the_end_of_a_fit_of_a_large_graph_scores_a_bounded_number_of_answers(mo
     assert spend() <= modes + twice * (test + ranker + learned_judge) < whole / 4
 
 
-@pytest.mark.parametrize(("n_entities", "questions"), [(1_000, 4096), (300_000, 256), (1_400_000, 256), (5_000_000, 107)])
+@pytest.mark.parametrize(
+    ("n_entities", "questions"), [(1_000, 4096), (300_000, 256), (1_400_000, 256), (5_000_000, 107)]
+)
 def test_the_scores_of_questions_for_temperatures_are_kept(n_entities: int, questions: int) -> None:
     """Made anew for each of some thirty passes and eight tables, they took longer than all else at the end of a fit."""
     assert mode_choice._affordable(n_entities) == questions
