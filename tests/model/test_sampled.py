@@ -11,7 +11,7 @@ from kgem.model.exact_pass import expected_loss
 from kgem.model.objective import Gradients, Pieces, SoftmaxObjective
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
-from kgem.model.sampled import SampledBatch, SampledObjective
+from kgem.model.sampled import SHAPES, SampledBatch, SampledObjective
 from kgem.model.sampled_kernel import estimate_softmax
 from kgem.model.sampling import Candidates
 from kgem.model.teacher import Teacher
@@ -186,6 +186,19 @@ def test_rounded_products_are_near() -> None:
     for rounded, wanted in zip(gradients[1], gradients[0], strict=True):
         assert (rounded - wanted).norm() < 0.02 * wanted.norm()
         assert not torch.equal(rounded, wanted)
+
+
+def test_rounded_products_have_few_shapes() -> None:
+    """Candidates are filled up to a multiple, with one that has no weight: a new shape takes longer than a step."""
+    model = random_embeddings(DATA, "complex", dtype=torch.float32)
+    objective, exact = sampled(model, products=torch.bfloat16), sampled(model)
+    for seed in range(3):
+        filled, drawn = (plan(each, torch.arange(EVERY), seed) for each in (objective, exact))
+        assert len(filled.candidates) % SHAPES == 0
+        n = len(drawn.candidates)
+        assert torch.equal(filled.candidates[:n], drawn.candidates)
+        assert torch.equal(filled.weights[:n], drawn.weights) and not filled.weights[n:].any()
+        assert torch.equal(filled.touched.entities.share, drawn.touched.entities.share)
 
 
 def test_questions_with_many_answers_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

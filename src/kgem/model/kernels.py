@@ -21,7 +21,6 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from kgem.model.scores import Score
 from kgem.model.teacher import SoftTargets
@@ -31,6 +30,7 @@ __all__ = ["BLOCK_BYTES", "Shard", "SoftmaxKernel", "block_size"]
 BLOCK_BYTES = 192 * 2**20  # at most for a block of scores; below 256 queries the products lose speed
 LEAST_SHARE = 1e-20  # of a shard: it is divided by, and what is below is nothing
 LANE = 64  # bytes: rows of a block start on cache lines, or the product that writes them is half as fast
+PART = 2**18  # numbers of a table that are taken from one type to another at a time
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class SoftmaxKernel:
             self.padded += lane
         self.block = block or block_size(self.padded, dtype)
         self._scores = torch.empty(self.block, self.padded, dtype=dtype, device=device)
+        self._rounded: tuple[Tensor, Tensor] | None = None  # the table of tails and its gradient, in the block's type
 
     def __call__(
         self,
@@ -188,13 +189,23 @@ class SoftmaxKernel:
         return by_autograd
 
     def _score_rounded(self, q: Tensor, table: Tensor, block: Tensor) -> Callable[[Tensor, Tensor, Tensor], None]:
-        """Likewise, with factors rounded to the block's type; on whole padded rows, where that type is fastest."""
-        rounded = pad(table.to(block.dtype), (0, 0, 0, self.padded - self.n_tails))
+        """Likewise, with factors rounded to the block's type; on whole padded rows, where that type is fastest.
+
+        What is as large as the table has memory of its own: fresh memory would cost as much as a product.
+        """
+        if self._rounded is None:
+            zeros = table.new_zeros(self.padded, table.shape[1], dtype=block.dtype)
+            self._rounded = zeros, zeros.clone()
+        rounded, grad = self._rounded
+        rounded[: self.n_tails] = table
         torch.mm(q.to(block.dtype), rounded.T, out=block)
         block[:, self.n_tails :] = -torch.inf
 
         def by_products(weights: Tensor, grad_table: Tensor, grad_q: Tensor) -> None:
-            grad_table.add_(torch.mm(block.T, (q * weights).to(block.dtype))[: self.n_tails])
+            torch.mm(block.T, (q * weights).to(block.dtype), out=grad)
+            rows = max(1, PART // grad.shape[1])
+            for start in range(0, self.n_tails, rows):  # a sum of two types makes a copy in between
+                grad_table[start : start + rows] += grad[start : min(start + rows, self.n_tails)]
             grad_q.copy_(torch.mm(block, rounded)).mul_(weights)
 
         return by_products

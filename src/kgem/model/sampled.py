@@ -35,6 +35,7 @@ from kgem.model.teacher import Teacher
 __all__ = ["SampledBatch", "SampledObjective"]
 
 MAX_TAILS = 4096  # of a question; one with more is cut, and the answers of its other pieces are others
+SHAPES = 128  # candidates make a multiple of it where products are rounded: each new shape is compiled, for 30 ms
 CHECKED = 512  # questions of the exact pass that the bound is reported from
 SEEDS = 2**62
 
@@ -118,7 +119,8 @@ class SampledObjective(Objective):
         return self._plan(items.to(device), self.candidates.draw(generator).to(device))
 
     def _plan(self, items: Tensor, drawn: Tensor) -> SampledBatch:
-        pieces = self._pieces
+        pieces, n_drawn = self._pieces, len(drawn)
+        drawn = self._fill_up(drawn)
         parts = [(reverse, part, *pieces.tails_of(part)) for reverse, part in self._split(items)]
         sizes = [*(len(tails) for *_, tails in parts), *(len(part) for _, part, _, _ in parts), len(drawn)]
         ids = torch.cat([*(tails for *_, tails in parts), *(pieces.heads[part] for _, part, _, _ in parts), drawn])
@@ -126,12 +128,13 @@ class SampledObjective(Objective):
         offsets = torch.cat([here.new_zeros(1), here.cumsum(0)])
         *rest, candidates = torch.split(places, sizes)
         answers, heads = rest[: len(parts)], rest[len(parts) :]
-        here[candidates] -= 1
+        here.index_add_(0, candidates, torch.ones_like(candidates), alpha=-1)
         relations, _, relation_places, relations_here = _find_rows(
             torch.cat([self._relation_rows(pieces.relations[part]) for _, part, _, _ in parts])
         )
         relation_parts = torch.split(relation_places, [len(part) for _, part, _, _ in parts])
-        nth = torch.full_like(entities, -1).index_copy_(0, candidates, torch.arange(len(drawn), device=items.device))
+        first = torch.arange(n_drawn, device=items.device)
+        nth = torch.full_like(entities, -1).index_copy_(0, candidates[:n_drawn], first)
         sides = tuple(
             Side.of(reverse, h, r, pieces.counts[part], starts, t, nth, len(drawn))
             for (reverse, part, starts, _), h, r, t in zip(parts, heads, relation_parts, answers, strict=True)
@@ -142,7 +145,13 @@ class SampledObjective(Objective):
             self._rows(relations, relations_here, self.occurrences[1], each).followed_by(self._shared),
         )
         weights = self.candidates.weights[drawn.cpu()].to(items.device)
+        weights[n_drawn:] = 0.0
         return SampledBatch(len(items), touched, candidates, weights, sides, order, offsets)
+
+    def _fill_up(self, drawn: Tensor) -> Tensor:
+        """With the first candidate again and again, without weight, so that most steps have products of one shape."""
+        missing = -len(drawn) % SHAPES if self._dtype == torch.bfloat16 else 0
+        return torch.cat([drawn, drawn[:1].expand(missing)]) if len(drawn) else drawn
 
     @torch.no_grad()
     def __call__(self, embeddings: Embeddings, strengths: Strengths, batch: SampledBatch) -> tuple[float, Gradients]:
