@@ -122,6 +122,26 @@ def test_tensors_come_back_as_torch_would_make_them(tmp_path: Path) -> None:
         tensor.add_(1)  # and may be changed
 
 
+def test_mapped_tensors_are_the_files_and_outlive_them(tmp_path: Path) -> None:
+    """Of a checkpoint that is larger than memory only what is copied from is read; a fit then removes old ones."""
+    write(tmp_path / "a")
+    copied, mapped = read(tmp_path / "a"), read(tmp_path / "a", mapped=True)
+    write(tmp_path / "a", seed=1)
+    shutil.rmtree(tmp_path / "a")
+    assert mapped.tensors.keys() == copied.tensors.keys()
+    for name, tensor in copied.tensors.items():
+        assert same_bits(mapped.tensors[name], tensor)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_mapped_tensors_take_no_memory_until_they_are_looked_at(tmp_path: Path) -> None:
+    write_store(tmp_path / "a", {"large": torch.ones(2**22)}, {}, kind="model", version=3)
+    mapped = read(tmp_path / "a", mapped=True)
+    maps = Path("/proc/self/smaps").read_text().split("tensors.safetensors")[1]
+    private = next(line for line in maps.splitlines() if line.startswith("Private_Dirty"))
+    assert mapped.tensors["large"].sum() == 2**22 and private.split()[1] == "0"
+
+
 def test_shared_conjugated_and_trained_tensors(tmp_path: Path) -> None:
     table = torch.randn(5, 4, requires_grad=True)
     complex_table = torch.randn(3, 2, dtype=torch.complex64)
@@ -154,7 +174,8 @@ def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
     assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")
 
 
-def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path, mapped: bool) -> None:
     """In each file, at every byte of small ones and at 75 places and more of the others."""
     write(tmp_path / "s")
     for path in (tmp_path / "s").iterdir():
@@ -164,7 +185,7 @@ def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
             bad[place] ^= 1 << place % 8
             path.write_bytes(bad)
             with pytest.raises(Damaged):
-                read(tmp_path / "s")
+                read(tmp_path / "s", mapped=mapped)
         path.write_bytes(good)
     assert_holds(tmp_path / "s", 0)
 

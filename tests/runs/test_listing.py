@@ -61,7 +61,7 @@ def test_a_run_at_work_is_told(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "harm", "reason"),
     [
-        ("a/model/point.safetensors", "cut", "point.safetensors: has"),
+        ("a/model/point.safetensors", "cut", "point.safetensors: is cut short"),
         ("a/model/point.safetensors", "gone", "is missing"),
         ("a/model/model.json", "change", "sha256"),
         ("a/model/manifest.json", "change", "does not agree"),

@@ -45,11 +45,14 @@ class Checkpoints:
             self.remove(unwanted)
 
     def load_newest(self) -> tuple[Store, list[str]] | None:
-        """The newest good checkpoint and a warning for each damaged one passed over; None if none was saved."""
+        """The newest good checkpoint and a warning for each damaged one passed over; None if none was saved.
+
+        Its tensors are mapped: it may have more of them than a fit has room for beside its own.
+        """
         warnings: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return read_store(self._generation(step), kind=KIND, version=VERSION), warnings
+                return read_store(self._generation(step), kind=KIND, version=VERSION, mapped=True), warnings
             except Damaged as error:
                 self._damaged.add(step)
                 warnings.append(f"passed over a damaged checkpoint: {error.where} {error.what}")

@@ -11,11 +11,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kgem.errors import ArtifactError, Damaged
 from kgem.files.atomic import is_at, locate, replace_folder
@@ -36,11 +36,14 @@ __all__ = [
     "write_store",
 ]
 
+T = TypeVar("T")
+
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 TENSORS, DOCUMENT = ".safetensors", ".json"
 UNGROUPED = "tensors"  # the group of tensors whose names have no "/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_OTHER_HASH = "is damaged: its sha256 is not the one in the manifest"
 _ANEW = "restore the folder from a copy, or make it anew"
 
 
@@ -91,12 +94,15 @@ def write_store(
         raise _not_written(folder, error) from error
 
 
-def read_store(folder: Path, *, kind: str, version: int) -> Store:
-    """Read a store of this kind and at most this format version; all of it is checked. Tensors are on the CPU."""
+def read_store(folder: Path, *, kind: str, version: int, mapped: bool = False) -> Store:
+    """Read a store of this kind and at most this format version; all of it is checked. Tensors are on the CPU.
+
+    `mapped` tensors are the files themselves, of which the system holds in memory what is looked at: to copy from.
+    """
     while found := _locate(folder):
         place, handle = found
         try:
-            return _read(place, kind, version)
+            return _read(place, kind, version, mapped)
         except ArtifactError:
             if is_at(handle, place):
                 raise  # else it was replaced while being read: not damaged
@@ -236,7 +242,7 @@ def _locate(folder: Path) -> tuple[Path, int] | None:
         raise ArtifactError(what, where=str(folder), remedy="check the path and its permissions") from error
 
 
-def _read(folder: Path, kind: str, version: int) -> Store:
+def _read(folder: Path, kind: str, version: int, mapped: bool) -> Store:
     manifest = _read_manifest(folder, kind, version)
     tensors: dict[str, Tensor] = {}
     documents: dict[str, Any] = {}
@@ -246,13 +252,13 @@ def _read(folder: Path, kind: str, version: int) -> Store:
             documents[path.stem] = _from_json(path, _read_checked(path, record))
         else:
             prefix = "" if path.stem == UNGROUPED else f"{path.stem}/"
-            tensors |= {prefix + key: tensor for key, tensor in _from_safetensors(path, record).items()}
+            tensors |= {prefix + key: tensor for key, tensor in _from_safetensors(path, record, mapped).items()}
     return Store(tensors, documents, manifest)
 
 
 def _read_manifest(folder: Path, kind: str, version: int) -> Manifest:
     path = folder / MANIFEST
-    content, seal = _read_bytes(path), _read_bytes(folder / SEAL)
+    content, seal = (_read_with(each, Path.read_bytes) for each in (path, folder / SEAL))
     if seal != _seal(hashlib.sha256(content).hexdigest()):
         raise Damaged(f"is damaged: it does not agree with {SEAL}", where=str(path), remedy=_ANEW)
     try:
@@ -278,9 +284,9 @@ def _check_name(name: str) -> str:
     return name
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_with(path: Path, read: Callable[[Path], T]) -> T:
     try:
-        return path.read_bytes()
+        return read(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Damaged("is missing", where=str(path), remedy=_ANEW) from error
     except PermissionError as error:
@@ -291,23 +297,18 @@ def _read_bytes(path: Path) -> bytes:
 
 def _read_checked(path: Path, record: FileRecord) -> bytes:
     """What the file holds, if it is what was written."""
-    content = _read_bytes(path)
-    if len(content) != record.size:
-        how = "cut short" if len(content) < record.size else "longer than written"
-        what = f"is {how}: {len(content):,} bytes instead of {record.size:,}"
-        raise Damaged(what, where=str(path), remedy=_ANEW)
+    _check_size(path, record)
+    content = _read_with(path, Path.read_bytes)
     if hashlib.sha256(content).hexdigest() != record.sha256:
-        raise Damaged("is damaged: its sha256 is not the one in the manifest", where=str(path), remedy=_ANEW)
+        raise Damaged(_OTHER_HASH, where=str(path), remedy=_ANEW)
     return content
 
 
 def _check_size(path: Path, record: FileRecord) -> None:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise Damaged("is missing", where=str(path), remedy=_ANEW) from error
+    size = _read_with(path, Path.stat).st_size
     if size != record.size:
-        raise Damaged(f"has {size:,} bytes instead of {record.size:,}", where=str(path), remedy=_ANEW)
+        how = "cut short" if size < record.size else "longer than written"
+        raise Damaged(f"is {how}: {size:,} bytes instead of {record.size:,}", where=str(path), remedy=_ANEW)
 
 
 def _from_json(path: Path, content: bytes) -> Any:
@@ -317,13 +318,16 @@ def _from_json(path: Path, content: bytes) -> Any:
         raise Damaged("is not JSON", where=str(path), remedy=_ANEW) from error
 
 
-def _from_safetensors(path: Path, record: FileRecord) -> dict[str, Tensor]:
-    """The tensors of a file, in memory that torch itself aligned: how sums round can depend on alignment."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
+def _from_safetensors(path: Path, record: FileRecord, mapped: bool) -> dict[str, Tensor]:
+    """The tensors of a file, in memory that torch itself aligned unless `mapped`: how sums round can depend on it."""
+    from safetensors import SafetensorError, safe_open
 
+    _check_size(path, record)
+    if _read_with(path, hash_file) != record.sha256:
+        raise Damaged(_OTHER_HASH, where=str(path), remedy=_ANEW)
     try:
-        tensors: dict[str, Tensor] = load(_read_checked(path, record))
+        with safe_open(path, framework="pt") as file:
+            views = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except SafetensorError as error:
         raise Damaged("is not in safetensors format", where=str(path), remedy=_ANEW) from error
-    return {name: tensors.pop(name).clone() for name in sorted(tensors)}
+    return views if mapped else {name: view.clone() for name, view in views.items()}

@@ -45,7 +45,7 @@ from kgem.files.run_folder import (
     read_log,
     to_log_line,
 )
-from kgem.files.store import Store, is_store, read_kind, read_store, write_store
+from kgem.files.store import Store, is_store, read_document, read_kind, read_store, write_store
 from kgem.model.processes import ALONE, Processes
 from kgem.runs.fitting import Prepared, finish
 from kgem.runs.tensorboard import TensorBoard, numbers_of
@@ -326,7 +326,7 @@ def find_origin(folder: Path) -> str | None:
     """Which command began the run in this folder; None if there is none."""
     if not is_run(folder):
         return None
-    return str(read_store(folder / GRAPH, kind=KIND, version=VERSION).documents["run"]["origin"])
+    return str(read_document(folder / GRAPH, "run", kind=KIND, version=VERSION)["origin"])
 
 
 def check_free(folder: Path, force: bool) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -56,6 +56,7 @@ RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 
 LOG = logging.getLogger(__name__)
 
+AnyState = TypeVar("AnyState", EMState, Race[Any])
 ValidateBlend = Callable[[Embeddings, Embeddings], float]
 
 
@@ -281,12 +282,17 @@ class ThreePhases:
         self.phase = numbers["phase"]
         self.epochs_spent = dict(numbers["epochs"])
         self.events = [dict(event) for event in numbers["events"]]
-        if "em" in numbers:
-            self.em = self._start_em(measured=False)
-        if "race" in numbers:
-            self.race = Race(self._start_retraining(measured=False), self.settings.retrain.candidates)
-        for part, state in self._states().items():
+
+        def back(part: str, state: AnyState) -> AnyState:
             state.restore(strip_prefix(f"{part}.", tensors), numbers[part])
+            return state
+
+        back("pretraining", self.pretraining_race)  # before EM begins: a phase that is done may have let go of much
+        if "em" in numbers:
+            self.em = back("em", self._start_em(measured=False))
+        if "race" in numbers:
+            start = self._start_retraining(measured=False)
+            self.race = back("race", Race(start, self.settings.retrain.candidates))
         if "students" in numbers or "student" in numbers:
             self.distillation = self._start_distillation()
             self.distillation.restore(tensors, numbers)

@@ -101,7 +101,7 @@ class PointState:
             setattr(self, name, numbers[name])
         self.stopping = EarlyStopping(**numbers["stopping"])
         self.part = Part(**numbers.get("part", {}))
-        self.pending = strip_prefix("pending.", tensors)
+        self.pending = copy_prefixed("pending.", tensors)
         self.good = Snapshot.from_tensors(tensors, self.best) if self.part.steps else None
 
     def _tables(self) -> dict[str, Tensor]:
@@ -119,6 +119,11 @@ class PointState:
 def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with the prefix, under the rest of their names."""
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def copy_prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Likewise, in memory of their own."""
+    return {name: t.clone() for name, t in strip_prefix(prefix, tensors).items()}
 
 
 def point_estimate(
@@ -257,10 +262,10 @@ class Snapshot:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], best: Embeddings) -> Snapshot:
-        tables = strip_prefix("good.table.", tensors)
+        tables, accumulators = (copy_prefixed(f"good.{part}.", tensors) for part in ("table", "optimizer"))
         if not tables:
             return cls(best.tables(), {})
-        return cls(tuple(tables[str(i)] for i in range(len(tables))), strip_prefix("good.optimizer.", tensors))
+        return cls(tuple(tables[str(i)] for i in range(len(tables))), accumulators)
 
 
 def roll_back(state: PointState) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 from torch import Tensor
 
 from kgem.config import RaceConfig, TrainConfig
-from kgem.train.point_estimate import EpochRecord, PointState, strip_prefix
+from kgem.train.point_estimate import EpochRecord, PointState, copy_prefixed, strip_prefix
 from kgem.train.stopping import Asked, never
 
 __all__ = ["Kept", "Race", "add_prefix", "beyond"]
@@ -201,7 +201,7 @@ class Race(Generic[C]):
             Kept(
                 each["candidate"],
                 each["best"],
-                {name: t.clone() for name, t in strip_prefix(f"kept{i}.", tensors).items()},
+                copy_prefixed(f"kept{i}.", tensors),
                 dict(each["numbers"]),
             )
             for i, each in enumerate(numbers["kept"])

@@ -28,6 +28,7 @@ from kgem.train.optimizer import Optimizer, Schedule
 from kgem.train.point_estimate import (
     EpochRecord,
     Validate,
+    copy_prefixed,
     copy_tables,
     default_batch_size,
     end_epoch,
@@ -152,7 +153,7 @@ class EMState:
         self.settling = Settling(**numbers["settling"])
         self.collapse = Collapse(**numbers["collapse"])
         self.part = Part(**numbers.get("part", {}))
-        self.pending = strip_prefix("pending.", tensors)
+        self.pending = copy_prefixed("pending.", tensors)
 
     def _tables(self) -> dict[str, Tensor]:
         """The live tensors, by name; of a state that was released, those of q at its best."""
