@@ -18,7 +18,7 @@ CASES = {  # graph, K, softmax, steps of a turn, likewise in the long version
     "fb15k-237, exact": ("fb15k-237", 100, "exact", 12, 120),
     "100,000 entities, sampled": ("made/100000/500000", 50, "sampled", 40, 400),
 }
-COUNTS = (1, 2, 4)
+MORE = (4,)  # processes whose traffic is counted, beside those that are timed
 
 
 def processes(long: bool, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def processes(long: bool, rounds: int, say: Callable[[str], None]) -> dict[str, 
         steps = whole if long else short
         turns = [[_run(n, 3 - n, graph, dim, softmax, steps) for n in (1, 2)] for _ in range(rounds)]
         one, two = ([turn[n]["seconds"] for turn in turns] for n in (0, 1))
-        traffic = [_run(n, 1, graph, dim, softmax, 4) for n in COUNTS]
+        traffic = [*turns[-1], *(_run(n, 1, graph, dim, softmax, 4) for n in MORE)]
         results[name] = {
             "dim": dim,
             "questions": turns[0][0]["questions"],
