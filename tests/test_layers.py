@@ -77,6 +77,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "race",
         "softmax",
         "memory",
+        "companions",
         "distillation",
         "phases",
         "whole_state",

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 __all__ = [
     "NONE",
     "RECIPES",
+    "CompanionsConfig",
     "Config",
     "DistilConfig",
     "EMConfig",
@@ -158,10 +159,32 @@ class RetrainConfig(RaceConfig):
     fall_back: bool = Field(True, description="keep the pre-trained tables where re-training does not beat them")
 
 
+class CompanionsConfig(TrainConfig):
+    """Before distillation: models from other random tables, which only teach."""
+
+    averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
+    mixes: tuple[tuple[NotNegative, NotNegative], ...] = Field(
+        ((1.0, 0.3), (1.0, 1.0)),
+        description="(a, c) of the strengths a * learned + c * shared * n, one for each; (): none",
+    )
+    sampled_epochs: int = Field(
+        15,
+        ge=0,
+        description="of each, its first ones, where races are sampled (train.races): with a sampled softmax, too",
+    )
+
+
 class DistilConfig(RaceConfig):
-    """After phase 3: one model learns what the re-trained one and the means of q say together."""
+    """After phase 3: one model learns what the re-trained one, the means of q and companions say together."""
 
     epochs: int = Field(100, ge=0, description="at most this many; 0: not at all")
+    patience: int = Field(10, ge=1, description="validations without gain before stopping")
+    accumulators: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="of those of the model that a student begins as: the smaller, the larger are its first steps",
+    )
     half_life: float | None = Field(10.0, gt=0, description="rate * (a / (epoch + a))^0.5; none: constant")
     averaging: float = Field(1.0, ge=0, description="epochs over which the tables are averaged; 0: not at all")
     candidates: tuple[tuple[NotNegative, NotNegative], ...] = Field(
@@ -169,7 +192,7 @@ class DistilConfig(RaceConfig):
         min_length=1,
         description="(a, c) of the strengths a * learned + c * shared * n that race on validation",
     )
-    weight: float = Field(0.9, ge=0, le=1, description="of what the two say together, beside the facts")
+    weight: float = Field(0.9, ge=0, le=1, description="of what they say together, beside the facts")
     memory: float = Field(
         4.0,
         ge=0,
@@ -178,7 +201,7 @@ class DistilConfig(RaceConfig):
     )
 
     def kept_bytes(self, n_questions: int, n_entities: int) -> int:
-        """Of what the two say about all questions, if that is kept."""
+        """Of what its teachers say about all questions, if that is kept."""
         wanted = n_questions * n_entities if self.epochs else 0
         return wanted if wanted <= self.memory * 2**30 else 0
 
@@ -265,12 +288,18 @@ class Config(Section):
     pretrain: PretrainConfig = PretrainConfig()
     em: EMConfig = EMConfig()
     retrain: RetrainConfig = RetrainConfig()
+    companions: CompanionsConfig = CompanionsConfig()
     distil: DistilConfig = DistilConfig()
     train: SharedConfig = SharedConfig()
     run: RunConfig = RunConfig()
     seed: int = Field(0, ge=0, description="of all random numbers")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
     dtype: Literal["float32", "float64"] = Field("float32", description="of all tables")
+
+    @property
+    def n_companions(self) -> int:
+        """Models that are trained to teach only."""
+        return len(self.companions.mixes) if self.distil.epochs and self.companions.epochs else 0
 
     @model_validator(mode="after")
     def _one_precision(self) -> Config:
@@ -303,6 +332,7 @@ def paper_recipe() -> dict[str, Any]:
             "restarts": 0,  # a restart lowers beta
         },
         "retrain": authors | {"start": "warm", "judge": "point", "candidates": ((1.0, 0.0),), "fall_back": False},
+        "companions": {"mixes": ()},
         "distil": {"epochs": 0},
     }
 

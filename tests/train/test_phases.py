@@ -18,6 +18,7 @@ from torch import Tensor
 
 from driving import exhaust
 from kgem.config import (
+    CompanionsConfig,
     Config,
     DistilConfig,
     EMConfig,
@@ -33,7 +34,7 @@ from kgem.errors import Collapsed
 from kgem.evaluate.ranking import rank
 from kgem.model.embeddings import Embeddings
 from kgem.train.phases import FitResult, ThreePhases
-from kgem.train.point_estimate import EpochRecord, PointState, Validate
+from kgem.train.point_estimate import EpochRecord, PointState, Validate, point_estimate
 from kgem.train.variational_em import signal_to_noise
 from obvious import penalty_over_rows, random_graph
 
@@ -81,7 +82,8 @@ def settings(
         pretrain=PretrainConfig(**(COMMON | pretrain)),
         em=EMConfig(**(COMMON | em)),
         retrain=RetrainConfig(**(COMMON | retrain)),
-        distil=DistilConfig(epochs=0),  # `with_student` is what has it
+        companions=CompanionsConfig(mixes=()),  # `with_companions` is what has them
+        distil=DistilConfig(epochs=0),  # and `with_student` is what has it
         seed=3,
     )
 
@@ -91,8 +93,15 @@ RACE = ((1.0, 0.0), (3.0, 0.0), (1.0, 0.5))
 
 def with_student(config: Config, **distil: Any) -> Config:
     """The same fit, with distillation after it."""
-    distil = {"epochs": 3, "batch_size": COMMON["batch_size"], "patience": 50, "candidates": RACE[:1]} | distil
+    common = {"epochs": 3, "batch_size": COMMON["batch_size"], "patience": 50, "accumulators": 1.0}
+    distil = common | {"candidates": RACE[:1]} | distil
     return config.model_copy(update={"distil": DistilConfig(**distil)})
+
+
+def with_companions(config: Config, **companions: Any) -> Config:
+    """The same fit, whose student has two companions to learn from."""
+    companions = {"epochs": 3, "batch_size": COMMON["batch_size"], "patience": 50, "mixes": RACE[1:]} | companions
+    return with_student(config).model_copy(update={"companions": CompanionsConfig(**companions)})
 
 
 TINY = settings(
@@ -190,11 +199,16 @@ CASES = {
     "drowning": DROWNING,
     "student": with_student(TINY),
     "students": with_student(RACING, epochs=4, candidates=RACE, trial_epochs=2, final_epochs=3),
+    "companions": with_companions(TINY),
+    "impatient companions": with_companions(TINY, epochs=40, patience=1),
     "core": with_student(TINY).model_copy(update={"model": ModelConfig(score="tucker", dim=3)}),
     "sampled": with_student(RACING).model_copy(
         update={"train": SharedConfig(softmax="sampled", candidates=8, exact_epochs=2)}
     ),
     "sampled races": RACING.model_copy(
+        update={"train": SharedConfig(races="sampled", candidates=8), "retrain": TINY.retrain}
+    ),
+    "sampled companions": with_companions(RACING, epochs=4, sampled_epochs=2).model_copy(
         update={"train": SharedConfig(races="sampled", candidates=8), "retrain": TINY.retrain}
     ),
 }
@@ -295,6 +309,43 @@ def test_the_margin_loss_learns_and_its_leader_goes_on_as_if_alone() -> None:
     assert all(map(torch.equal, fit.pretraining.best.tables(), alone.pretraining.best.tables()))
 
 
+def test_companions_are_trained_one_after_another_from_other_tables_with_their_own_strengths() -> None:
+    """As if each were trained alone; and the student learns from all."""
+    fit, log, _ = without_a_stop("companions")
+    assert log.phases[-9:] == [("companions", epoch) for epoch in (1, 2, 3)] * 2 + [("distil", e) for e in (1, 2, 3)]
+    assert fit.companions is not None and fit.distillation is not None
+    assert list(fit.distillation.companions) == fit.companions.trained
+    starts = [fit.companions.tables(torch.Generator().manual_seed(fit.companions.seed + turn)) for turn in (0, 1)]
+    assert not torch.equal(starts[0].entities, starts[1].entities)
+    config = fit.config.companions
+    for turn, (start, mix, trained) in enumerate(zip(starts, config.mixes, fit.companions.trained, strict=True)):
+        generator = torch.Generator().manual_seed(fit.companions.seed + turn)
+        alone = PointState.start(fit.companions.tables(generator), config, generator)
+        exhaust(point_estimate(alone, fit.objective, fit.retraining_strengths(*mix), config, mrr_on(DATA, "valid")))
+        assert all(map(torch.equal, alone.best.tables(), trained.tables()))
+        assert not torch.equal(trained.entities, start.entities)
+    without, _ = finished(with_student(TINY), mrr_on(DATA, "valid"))
+    assert not torch.equal(without.result().point.entities, fit.result().point.entities)
+
+
+def test_companions_begin_with_a_sampled_softmax_where_races_do() -> None:
+    """Their first epochs, whatever patience says; then their patience begins."""
+    config = CASES["sampled companions"].model_copy(
+        update={"companions": CompanionsConfig(epochs=9, sampled_epochs=4, patience=1, mixes=RACE[:1])}
+    )
+    fit = ThreePhases(DATA, config, lambda tables: 0.5)
+    kinds = []
+    for phase, _ in fit.epochs("companions"):
+        if phase == "companions":
+            kinds.append(fit.is_sampling)
+    assert kinds == [True, True, True, False, False]  # of the epoch to come; one exact epoch gained nothing
+
+
+def test_without_a_student_nobody_needs_companions() -> None:
+    fit, _ = finished(TINY.model_copy(update={"companions": CompanionsConfig()}), mrr_on(DATA, "valid"))
+    assert fit.companions is None and fit.missing == () and "companions" not in fit.epochs_spent
+
+
 def test_the_student_whose_strengths_are_best_on_validation_is_the_one_that_counts() -> None:
     """Each starts at the same tables; the one that leads goes on, and the fit says which it was."""
     fit, log, _ = without_a_stop("students")
@@ -331,7 +382,7 @@ def test_a_student_starts_at_the_better_model_and_counts_if_it_beats_the_re_trai
         return 0.5 if fit.em is not None and (tables is fit.em.best) == (better == "mean") else 0.3
 
     fit = ThreePhases(DATA, with_student(TINY), validate)
-    exhaust(fit.epochs("retrain"))
+    exhaust(fit.epochs("companions"))
     assert fit.em is not None and fit.race is not None
     began = {"point": fit.race.state.best, "mean": fit.em.best}[better].clone()
     assert next(fit.epochs())[0] == "distil" and fit.students is not None
@@ -342,6 +393,22 @@ def test_a_student_starts_at_the_better_model_and_counts_if_it_beats_the_re_trai
     exhaust(fit.epochs())
     assert fit.result().point is (fit.students.state.best if gains else fit.race.state.best)
     assert fit.result().epochs["distil"] == 3
+
+
+def test_a_student_begins_with_a_part_of_the_accumulators() -> None:
+    """Of Adagrad's, which only grow; Adam's are averages, and stay."""
+    for optimizer, part in (("adagrad", 0.1), ("adam", 1.0)):
+        config = with_student(TINY, accumulators=0.1, optimizer=optimizer, epochs=0)
+        config = config.model_copy(update={"retrain": config.retrain.model_copy(update={"optimizer": optimizer})})
+        fit = ThreePhases(DATA, config, lambda tables: 0.5)
+        exhaust(fit.epochs())
+        assert fit.race is not None and fit.distillation is None
+        fit.config = with_student(config, accumulators=0.1, optimizer=optimizer)
+        student = fit._start_distillation()
+        assert student._choose_start()
+        begun, before = student._start().optimizer.state(), fit.race.state.optimizer.state()
+        assert begun.keys() == before.keys()
+        assert all(torch.allclose(begun[name], part * before[name]) for name in begun)
 
 
 def test_a_checkpoint_is_a_copy() -> None:

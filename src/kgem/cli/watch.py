@@ -149,7 +149,7 @@ class Watch(logging.Handler):
         self._bars = Bars(*columns, console=console)
         self._stop.shown = True
         for phase, name in NAMES.items():
-            if not self._longest(phase) and phase == "distil":
+            if not self._longest(phase) and phase in ("companions", "distil"):
                 continue  # unless it is wanted, nothing is said of it
             before = self._done[phase]  # by a process that was stopped
             over = before and phase != self._run.fit.phases.phase

@@ -33,6 +33,7 @@ PHASE_NAMES = {  # of those in its log, as people read them
     "pretrain": "pre-training",
     "em": "variational EM",
     "retrain": "re-training",
+    "companions": "companions",
     "distil": "distillation",
 }
 

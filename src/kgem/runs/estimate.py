@@ -23,7 +23,7 @@ from kgem.train.variational_em import EMState, e_step, estimate_gradients, m_ste
 
 __all__ = ["Estimate", "estimate_fit", "estimate_graph"]
 
-USUAL = {"pretrain": 40, "em": 19, "retrain": 32, "distil": 9}  # epochs: medians of the 114 fits in results/
+USUAL = {"pretrain": 40, "em": 19, "retrain": 32, "companions": 25, "distil": 25}  # epochs of fits, in the middle
 RACED = {"pretrain": 0.8, "retrain": 0.8}  # of these epochs, the share that candidates have before somebody has won
 TAUGHT = 1.6  # steps of distillation: what a step takes more than one without a teacher
 TARGETS = 0.5  # epochs: what it takes once to make the teacher's targets

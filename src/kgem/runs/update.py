@@ -229,6 +229,7 @@ def _update_config(model: Model, overrides: Mapping[str, Any]) -> Config:
         "retrain.epochs": RETRAIN_EPOCHS,
         "retrain.candidates": (tuple(known["mix"]),),
         "retrain.start": "warm",
+        "companions.mixes": (),  # those would begin from nothing
         "distil.epochs": DISTIL_EPOCHS if config.distil.epochs else 0,
         "distil.candidates": (tuple(student),),
         "run.time_budget": None,

@@ -9,13 +9,15 @@ from kgem.train.phases import PHASES
 
 __all__ = ["epochs_left", "longest", "within_budget"]
 
-SHARES = {"pretrain": 0.3, "em": 0.4, "retrain": 0.3, "distil": 0.3}
+SHARES = {"pretrain": 0.3, "em": 0.4, "retrain": 0.3, "companions": 0.3, "distil": 0.3}
 RESERVE = 0.1  # of what is left, for the choice of the mode, the evaluation and the files
 
 
 def longest(config: Config, phase: str) -> int:
     """Epochs that a phase takes if nothing stops it early, the trials of its race among them."""
     section = getattr(config, phase)
+    if phase == "companions":
+        return config.n_companions * int(section.epochs)
     if not isinstance(section, RaceConfig) or len(section.candidates) == 1:
         return int(section.epochs)
     others = len(section.candidates) - 1 + (section.extensions if isinstance(section, PretrainConfig) else 0)

@@ -1,4 +1,5 @@
-"""Phase 4: students learn what re-trained tables and the means of q say together; the best takes the tables' place.
+"""Phase 4: students learn what re-trained tables, the means of q and companions say together; the best takes the
+tables' place.
 
 A student is one model of the same size, trained towards both (model/teacher.py, docs/method.md section 8). Its
 strengths, a part of the learned ones or these with a count term, are settled by a race like those before. It starts at
@@ -8,7 +9,7 @@ which validation cannot judge, it starts at the re-trained tables and takes thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,7 @@ class Distillation:
 
     retrained: PointState
     em: EMState
+    companions: Sequence[Embeddings]  # further teachers
     strengths: Callable[[float, float], Strengths]  # of a mix
     config: Config  # of the whole fit, as its phases use it
     softmax: Softmax
@@ -55,7 +57,7 @@ class Distillation:
                 return
             self.race = Race(self._start(), self.config.distil.candidates)
         self.race.limit_to(self.config.distil.candidates)
-        teacher = Teacher([self.retrained.best, self.em.best], self.config.distil.weight)
+        teacher = Teacher([self.retrained.best, self.em.best, *self.companions], self.config.distil.weight)
         if self._exact_since is None:
             yield from self._race_students(self.race, self._taught(self.softmax.objective, teacher))
         if not self.stop() and self.softmax.is_sampled and self.config.train.exact_epochs:
@@ -127,13 +129,18 @@ class Distillation:
         return next(event for event in self.events if event["event"] == "distil")
 
     def _start(self) -> PointState:
-        """A student, with the accumulators of the model that it starts as; in an update the latest counts."""
+        """A student, with the accumulators of the model that it starts as; in an update the latest counts.
+
+        Adagrad's are sums over all steps of that model, too large for one that is to move on: a part of them is taken.
+        In an update they are those of a few steps, and stay whole.
+        """
         config, before = self.config.distil, self.config.retrain.optimizer
         tables, optimizer = self.retrained.best, self.retrained.optimizer
         if self._beginning["start"] == "mean":
             tables, optimizer, before = self.em.best, self.em.mean_optimizer, self.config.em.optimizer
         state = PointState.start(tables.clone(), config, self.generator())
         if config.optimizer == before:
-            state.optimizer.restore(optimizer.state())
+            part = config.accumulators if "adagrad" in config.optimizer and not self.is_update else 1.0
+            state.optimizer.restore({name: t * part for name, t in optimizer.state().items()})
         state.stopping.latest = self.is_update
         return state

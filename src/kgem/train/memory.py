@@ -68,7 +68,10 @@ def _exact_sets(config: Config) -> dict[str, float]:
     before += 8
     sets["retrain"] = before + fall_back + _race(config.retrain, 1.0)
     before += point + fall_back
-    teacher = 2  # both models side by side
+    companions = config.n_companions
+    sets["companions"] = before + (companions - 1 + 1 + point if companions else 0)  # and the start of one
+    before += companions
+    teacher = 2 + companions  # all models side by side
     sets["distil"] = before + (fall_back + teacher + _race(config.distil, 1.0) if config.distil.epochs else 0)
     return sets
 

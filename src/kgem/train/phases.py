@@ -12,8 +12,8 @@ c = 0 is the paper's recipe. Pre-training settles its one shared strength the sa
 weakest of its candidates leads, a further one joins, so that a start that is ten times off ends at the same place.
 Where no re-training beats the pre-trained tables, these are what the fit leaves behind.
 
-Re-training leaves two models, which answer better together than either alone; distillation makes one of them
-(train/distillation.py).
+Re-training leaves two models, which answer better together than either alone, and with companions better still
+(train/companions.py); distillation makes one of them all (train/distillation.py).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from kgem.model.processes import ALONE, Processes
 from kgem.model.sampled import SampledObjective
 from kgem.model.scores import get_score
 from kgem.model.shards import WHOLE, Shards, deal
+from kgem.train.companions import Companions
 from kgem.train.distillation import Distillation, Mix
 from kgem.train.point_estimate import EpochRecord, PointState, Validate, copy_tables, point_estimate, strip_prefix
 from kgem.train.race import Race, add_prefix
@@ -47,16 +48,18 @@ from kgem.train.warm_start import WarmStart, measure_em, measure_point
 
 __all__ = ["PHASES", "FitResult", "ThreePhases"]
 
-PHASES = ("pretrain", "em", "retrain", "distil")
+PHASES = ("pretrain", "em", "retrain", "companions", "distil")
 PRETRAINED = (0.0, 1.0)  # the (a, c) of pre-training's strengths
 WEIGHT_OF_PRIOR = 0.25  # of what noise and prior of q do together
 LEAST_BETA = 0.01  # a prior that weighs nothing would let q run away
 NEGATIVES = "negatives"  # the generator of random tails, in a checkpoint
+STREAMS = ("init", "pretrain", "em", "noise", "retrain", "negatives", "distil")  # of random numbers
+COMPANIONS = 2**40  # where theirs begin: a number for each seed and each of at most 2^10 companions
 RULES = {"conventional": conventional_strengths, "uniform": uniform_strengths}
 
 LOG = logging.getLogger(__name__)
 
-AnyState = TypeVar("AnyState", EMState, Race[Any])
+AnyState = TypeVar("AnyState", EMState, Race[Any], Companions)
 ValidateBlend = Callable[[Embeddings, Embeddings], float]
 
 
@@ -103,28 +106,18 @@ class ThreePhases:
         self.config, self._data = config, data
         score = get_score(config.model.score)
         self.prior = Prior(config.model.p, score.complex)
-        self._start = Embeddings.random(
-            score,
-            data.n_entities,
-            data.n_relations,
-            config.model.dim,
-            generator=self._generator("init"),
-            reciprocal=config.model.reciprocal,
-            scale=config.model.init_scale,
-            dtype=getattr(torch, config.dtype),
-            device=config.device,
-            shards=shards,
-        )
+        self._start = self._random_tables(self._generator("init"), shards)
         self.softmax = Softmax(data, config, self._start, self.prior)
         self.objective = self.softmax.objective
         self._counts = (data.entity_counts, self._start.relation_occurrences(data.relation_counts))
         self._negatives = self._generator("negatives")
         self.pretraining_objective = self._pretraining_objective(data)
         self.pretraining_race: Race[float] = Race(self._start_pretraining(), self.settings.pretrain.candidates)
-        self.epochs_spent = dict.fromkeys(PHASES[:3], 0)  # the fourth counts if it is wanted
+        self.epochs_spent = dict.fromkeys(PHASES[:3], 0)  # the others count if they are wanted
         self.events: list[dict[str, Any]] = []
         self.em: EMState | None = None
         self.race: Race[Mix] | None = None
+        self.companions: Companions | None = None
         self.distillation: Distillation | None = None
 
     @property
@@ -137,10 +130,25 @@ class ThreePhases:
         """The settings as the phases use them: a sampled softmax changes some."""
         return sampled_settings(self.config, self._data, self._start.entities.shape[1])
 
+    def _random_tables(self, generator: torch.Generator, shards: Shards) -> Embeddings:
+        """Algorithm 1, line 1."""
+        config = self.config
+        return Embeddings.random(
+            get_score(config.model.score),
+            self._data.n_entities,
+            self._data.n_relations,
+            config.model.dim,
+            generator=generator,
+            reciprocal=config.model.reciprocal,
+            scale=config.model.init_scale,
+            dtype=getattr(torch, config.dtype),
+            device=config.device,
+            shards=shards,
+        )
+
     def _generator(self, purpose: str) -> torch.Generator:
         """A stream of its own for each purpose, so that phases do not depend on each other's lengths."""
-        purposes = ("init", "pretrain", "em", "noise", "retrain", "negatives", "distil")
-        return torch.Generator().manual_seed(self.config.seed * len(purposes) + purposes.index(purpose))
+        return torch.Generator().manual_seed(self.config.seed * len(STREAMS) + STREAMS.index(purpose))
 
     def _pretraining_objective(self, data: Dataset) -> Objective:
         """What phase 1 minimises: the softmax of the later phases, or the margin loss of the early models."""
@@ -169,6 +177,8 @@ class ThreePhases:
     @property
     def is_sampling(self) -> bool:
         """Whether the epochs that are under way have a sampled softmax."""
+        if self.phase == "companions" and self.companions is not None:
+            return self.companions.is_sampling
         race = {"pretrain": self.pretraining_race, "retrain": self.race}.get(self.phase)
         objective = self.objective if race is None else self._objective_of(race)
         return isinstance(objective, SampledObjective)
@@ -180,7 +190,9 @@ class ThreePhases:
 
     @property
     def candidate(self) -> int | None:
-        """Whose turn it is in the race of this phase; none in EM."""
+        """Whose turn it is in the race of this phase, or among companions; none in EM."""
+        if self.phase == "companions":
+            return 0 if self.companions is None else self.companions.turn
         races = {"pretrain": self.pretraining_race, "retrain": self.race, "distil": self.students}
         race = races.get(self.phase)
         return None if race is None else race.turn
@@ -203,6 +215,7 @@ class ThreePhases:
             "pretrain": self._pretrain,
             "em": self._variational_em,
             "retrain": self._retrain,
+            "companions": self._train_companions,
             "distil": self._distil,
         }
         for phase in PHASES[: PHASES.index(last) + 1]:
@@ -216,7 +229,8 @@ class ThreePhases:
     def missing(self) -> tuple[str, ...]:
         """The phases that have not come to their end."""
         coming = () if self.phase == "done" else PHASES[PHASES.index(self.phase) :]
-        return tuple(phase for phase in coming if phase != "distil" or self.config.distil.epochs)
+        wanted = {"companions": self.settings.n_companions, "distil": self.settings.distil.epochs}
+        return tuple(phase for phase in coming if wanted.get(phase, True))
 
     def end_here(self) -> None:
         """Mutates: what is there stands for what has not been; not to go on from.
@@ -293,6 +307,8 @@ class ThreePhases:
         if "race" in numbers:
             start = self._start_retraining(measured=False)
             self.race = back("race", Race(start, self.settings.retrain.candidates))
+        if "companions" in numbers:
+            self.companions = back("companions", self._start_companions())
         if "students" in numbers or "student" in numbers:
             self.distillation = self._start_distillation()
             self.distillation.restore(tensors, numbers)
@@ -301,14 +317,22 @@ class ThreePhases:
     @property
     def steps_of_next_epoch(self) -> int:
         """How many steps there have been since the last epoch ended."""
-        state = {"pretrain": self.pretraining_race, "em": self.em, "retrain": self.race, "distil": self.students}.get(
-            self.phase
+        states = self._states()
+        state = states.get(
+            {"pretrain": "pretraining", "retrain": "race", "distil": "students"}.get(self.phase, self.phase)
         )
-        return 0 if state is None else (state.state if isinstance(state, Race) else state).part.steps
+        state = state.state if isinstance(state, (Race, Companions)) else state
+        return 0 if state is None else state.part.steps
 
-    def _states(self) -> dict[str, PointState | EMState | Race[Any]]:
+    def _states(self) -> dict[str, EMState | Race[Any] | Companions]:
         """The states of the phases that have begun."""
-        states = {"pretraining": self.pretraining_race, "em": self.em, "race": self.race, "students": self.students}
+        states = {
+            "pretraining": self.pretraining_race,
+            "em": self.em,
+            "race": self.race,
+            "companions": self.companions,
+            "students": self.students,
+        }
         return {part: state for part, state in states.items() if state is not None}
 
     def _release(self, finished: PointState | EMState) -> None:
@@ -471,7 +495,7 @@ class ThreePhases:
         yield from self.race.epochs(config, self._start_retraining, self._retrain_one, stop=self._stop, anew=anew)
         if not self._stop() and self._fall_back(self.race.state):
             self._release(self.race.state)
-            self.phase = "distil"
+            self.phase = "companions"
 
     def _retrain_one(self, state: PointState, mix: Mix, config: TrainConfig) -> Iterator[EpochRecord]:
         assert self.race is not None
@@ -498,6 +522,26 @@ class ThreePhases:
             LOG.info("the pre-trained tables are better than the re-trained ones (MRR %.4f, %.4f)", mrr, best)
         return not self._stop()
 
+    def _train_companions(self) -> Iterator[EpochRecord]:
+        if self.settings.n_companions:
+            if self.companions is None:
+                self.companions = self._start_companions()
+            self.companions.config = self.settings.companions  # a time budget may have shortened it
+            yield from self.companions.epochs()
+        if not self._stop():
+            self.phase = "distil"
+
+    def _start_companions(self) -> Companions:
+        return Companions(
+            config=self.settings.companions,
+            softmax=self.softmax,
+            strengths=self.retraining_strengths,
+            tables=lambda generator: self._random_tables(generator, self.shards),
+            seed=COMPANIONS + 2**10 * self.config.seed,
+            validate=self._validate,
+            stop=self._stop,
+        )
+
     def _distil(self) -> Iterator[EpochRecord]:
         if self.settings.distil.epochs:
             if self.distillation is None:
@@ -512,6 +556,7 @@ class ThreePhases:
         return Distillation(
             retrained=self.race.state,
             em=self.em,
+            companions=() if self.companions is None else self.companions.trained,
             strengths=self.retraining_strengths,
             config=self.settings,
             softmax=self.softmax,

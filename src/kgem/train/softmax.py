@@ -63,7 +63,7 @@ def sampled_settings(config: Config, data: Dataset, width: int) -> Config:
     """The settings of a fit: those given, or where the softmax is sampled what its steps can do.
 
     Adagrad has one accumulator per row, if that is wanted; Eq. 17 is exact and once per epoch, because a step sees few
-    of the rows; students do not race, because memory is at its limit then.
+    of the rows; there are no companions, and students do not race, because memory is at its limit then.
     """
     if not config.train.is_sampled(len(data.query_index), data.n_entities, width):
         return config
@@ -80,6 +80,7 @@ def sampled_settings(config: Config, data: Dataset, width: int) -> Config:
         changes[name] = section.model_copy(update=changed)
     changes["em"] = changes["em"].model_copy(update={"m_step": "exact"})
     changes["distil"] = changes["distil"].model_copy(update={"candidates": config.distil.candidates[:1]})
+    changes["companions"] = config.companions.model_copy(update={"mixes": ()})
     return config.model_copy(update=changes)
 
 

@@ -32,6 +32,7 @@ PHASES = {
     "pretrain": ("pre-train", SKY),
     "em": ("variational EM", ORANGE),
     "retrain": ("re-train", GREEN),
+    "companions": ("companions", BLUE),
     "distil": ("distil", PURPLE),
 }
 PARTS = {
