@@ -11,7 +11,15 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from driving import exhaust
-from kgem.config import Config, DistilConfig, EMConfig, ModelConfig, PretrainConfig, RetrainConfig
+from kgem.config import (
+    CompanionsConfig,
+    Config,
+    DistilConfig,
+    EMConfig,
+    ModelConfig,
+    PretrainConfig,
+    RetrainConfig,
+)
 from kgem.data.dataset import Dataset
 from kgem.evaluate.averaging import AverageScorer
 from kgem.evaluate.blocks import Scorer
@@ -47,6 +55,7 @@ CONFIG = Config(
         trial_epochs=3,
         candidates=((1.0, 0.0), (5.0, 0.0), (1.0, 0.5)),
     ),
+    companions=CompanionsConfig(**TRAINING, epochs=20, patience=3, averaging=1.0, mixes=((1.0, 0.5),)),
     distil=DistilConfig(**TRAINING, epochs=20, patience=3, half_life=10.0, averaging=1.0),
     seed=0,
 )
@@ -148,7 +157,7 @@ def test_learned_strengths_follow_the_planted_ones(planted: Planted, result: Fit
 
 def test_the_fit_reports_what_it_did(data: Dataset, result: FitResult) -> None:
     assert result.mix in CONFIG.retrain.candidates
-    assert all(result.epochs[phase] > 0 for phase in ("pretrain", "em", "retrain", "distil"))
+    assert all(result.epochs[phase] > 0 for phase in ("pretrain", "em", "retrain", "companions", "distil"))
     assert [event["event"] for event in result.events] == ["distil"]  # and nothing else: where it began
     assert result.point.entities.shape == (data.n_entities, 20)
     assert result.strengths.relations.shape == (2 * data.n_relations,)

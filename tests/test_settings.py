@@ -27,7 +27,8 @@ def test_toml_has_every_setting_and_reads_back_the_same(overrides: dict[str, Any
     dumped = config.model_dump()
     assert content.keys() == dumped.keys()
     assert all(
-        content[name].keys() == dumped[name].keys() for name in ("model", "pretrain", "em", "retrain", "distil", "run")
+        content[name].keys() == dumped[name].keys()
+        for name in ("model", "pretrain", "em", "retrain", "companions", "distil", "run")
     )
 
 
@@ -116,7 +117,7 @@ def test_the_papers_recipe() -> None:
     assert config.em.patience > config.em.e_epochs and config.em.epochs > config.em.e_epochs
     assert config.retrain.candidates == ((1.0, 0.0),) and config.retrain.start == "warm"
     assert {config.pretrain.averaging, config.em.averaging, config.retrain.averaging} == {0.0}
-    assert config.distil.epochs == 0  # the paper has three phases
+    assert config.distil.epochs == config.n_companions == 0  # the paper has three phases
     assert configure(None, RECIPES["default"]()) == Config()
 
 

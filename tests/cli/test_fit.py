@@ -24,7 +24,7 @@ from kgem.settings import read_toml
 from obvious import random_graph
 
 Kgem = Callable[..., tuple[int, str, str]]
-PHASES = ("pretrain", "em", "retrain", "distil")
+PHASES = ("pretrain", "em", "retrain", "companions", "distil")
 
 SMALL: dict[str, Any] = {
     f"{phase}.{name}": value
@@ -35,10 +35,11 @@ SMALL: dict[str, Any] = {
     "pretrain.candidates": [1.0],
     "retrain.trial_epochs": 1,
     "run.threads": 1,
+    "companions.mixes": [[1.0, 0.3]],
     "distil.candidates": [[1.0, 0.0]],
 }
 SETTINGS = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
-EPOCHS = 2 + 2 + (4 + 2) + 2  # re-training has two finalists
+EPOCHS = 2 + 2 + (4 + 2) + 2 + 2  # re-training has two finalists
 
 
 def write_graph(folder: Path) -> Path:
@@ -94,6 +95,7 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
         "pre-training: epoch 1 of at most 2",
         "variational EM: 2 epochs",
         "re-training: 6 epochs",
+        "companions: 2 epochs",
         "distillation: 2 epochs",
         "best MRR 0.",
         "next: kgem predict runs/a",
@@ -108,15 +110,16 @@ def test_fit_from_a_file_to_a_model(kgem: Kgem) -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_distillation_is_a_fourth_phase_unless_it_is_left_out(kgem: Kgem, wanted: bool) -> None:
+def test_companions_and_distillation_follow_unless_they_are_left_out(kgem: Kgem, wanted: bool) -> None:
     less = () if wanted else ("--set", "distil.epochs=0")
     code, _, err = kgem("fit", "graph.tsv", "--out", "runs/a", *SETTINGS, *less)
-    epochs = EPOCHS if wanted else EPOCHS - 2
+    epochs = EPOCHS if wanted else EPOCHS - 4  # companions are there to teach
     assert code == 0 and f"in all, for {epochs} epochs" in err
-    assert ("distillation: 2 epochs" in err) == ("distil" in err) == wanted
-    assert [record["phase"] for record in read_log(Path("runs/a"))[EPOCHS - 2 :]] == ["distil"] * (epochs - EPOCHS + 2)
+    assert ("distillation: 2 epochs" in err) == ("distil" in err) == ("companions" in err) == wanted
+    taught = ["companions"] * 2 + ["distil"] * 2
+    assert [record["phase"] for record in read_log(Path("runs/a"))[EPOCHS - 4 :]] == (taught if wanted else [])
     code, out, _ = kgem("resume", "runs/a", "--json")
-    spent = {"pretrain": 2, "em": 2, "retrain": 6} | ({"distil": 2} if wanted else {})
+    spent = {"pretrain": 2, "em": 2, "retrain": 6} | ({"companions": 2, "distil": 2} if wanted else {})
     assert code == 0 and json.loads(out)["epochs"] == spent
 
 
@@ -126,7 +129,7 @@ def test_quiet_json_and_the_folder_that_is_chosen(kgem: Kgem) -> None:
     result = json.loads(out)
     assert result["run"] == "runs/graph" and result["mode"] in ("point", "mean", "bayes", "blend")
     assert 0 < result["metrics"]["test"]["mrr"] <= 1
-    assert result["epochs"] == {"pretrain": 2, "em": 2, "retrain": 6, "distil": 2}
+    assert result["epochs"] == {"pretrain": 2, "em": 2, "retrain": 6, "companions": 2, "distil": 2}
     assert config_of("runs/graph").model.score == "distmult" and config_of("runs/graph").seed == 3
     code, again, _ = kgem("resume", "runs/graph", "--json")
     assert code == 0 and json.loads(again) == result
@@ -237,7 +240,7 @@ def test_bars_on_a_terminal(kgem: Kgem, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setenv("TERM", "xterm")
     assert kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)[0] == 0
-    for told in ("pre-training", "variational EM", "re-training", "distillation", "best MRR"):
+    for told in ("pre-training", "variational EM", "re-training", "companions", "distillation", "best MRR"):
         assert told in terminal.text
 
 

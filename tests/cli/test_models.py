@@ -26,7 +26,7 @@ from kgem.settings import to_toml
 
 Kgem = Callable[..., tuple[int, str, str]]
 
-SHORT = {"pretrain.epochs": 3, "em.epochs": 3, "retrain.epochs": 2, "distil.epochs": 2}
+SHORT = {"pretrain.epochs": 3, "em.epochs": 3, "retrain.epochs": 2, "companions.epochs": 2, "distil.epochs": 2}
 SHORT |= {"retrain.candidates": ((1.0, 0.0),)}
 COMMANDS = ("predict", "judge", "similar", "strengths", "evaluate", "compare", "report", "export")
 

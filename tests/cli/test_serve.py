@@ -148,7 +148,7 @@ def test_ctrl_c_stops_it_cleanly_also_at_work(run: Path) -> None:
 
 def test_what_was_decided_is_learned(tmp_path: Path, kgem: Kgem) -> None:
     """From the review to `kgem update`: accepted proposals become training facts, facts that were dropped go."""
-    once = {f"{phase}.epochs": 1 for phase in ("pretrain", "em", "retrain", "distil")}
+    once = {f"{phase}.epochs": 1 for phase in ("pretrain", "em", "retrain", "companions", "distil")}
     small = {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
     with Run.create(tmp_path / "a", Prepared(random_graph(), None), configure(None, once | small)) as run:
         complete(run)

@@ -23,7 +23,13 @@ from obvious import random_graph
 PATIENCE = 60.0  # seconds before a test gives up
 ESCAPE = "\x1b["
 LONG = {"model.dim": 3, "pretrain.epochs": 4, "pretrain.candidates": [1.0], "em.epochs": 100000, "em.settled": 0.0}
-LONG |= {"em.patience": 100000, "retrain.epochs": 1, "retrain.candidates": [[1.0, 0.0]], "distil.epochs": 1}
+LONG |= {
+    "em.patience": 100000,
+    "retrain.epochs": 1,
+    "retrain.candidates": [[1.0, 0.0]],
+    "companions.epochs": 1,
+    "distil.epochs": 1,
+}
 LONG |= {"run.threads": 1}
 SETTINGS = [word for name, value in LONG.items() for word in ("--set", f"{name}={value}")]
 

@@ -25,7 +25,7 @@ Kgem = Callable[..., tuple[int, str, str]]
 GRAPH = random_graph()
 SMALL: dict[str, Any] = {
     f"{phase}.{name}": value
-    for phase in ("pretrain", "em", "retrain", "distil")
+    for phase in ("pretrain", "em", "retrain", "companions", "distil")
     for name, value in {"epochs": 2, "patience": 50, "batch_size": 40}.items()
 } | {"model.dim": 3, "pretrain.candidates": [1.0], "retrain.candidates": [[1.0, 0.0]], "run.threads": 1}
 QUICK = ["--set", "em.epochs=2", "--set", "retrain.epochs=2", "--set", "distil.epochs=2"]

@@ -9,7 +9,7 @@ from kgem.data.dataset import Dataset
 from kgem.runs.cross_fit import FOLDS, cross_fit, judge_training
 from kgem.runs.fit import fit
 
-SHORT = {"pretrain.epochs": 12, "em.epochs": 3, "retrain.epochs": 2, "distil.epochs": 2}
+SHORT = {"pretrain.epochs": 12, "em.epochs": 3, "retrain.epochs": 2, "companions.epochs": 2, "distil.epochs": 2}
 SHORT |= {"pretrain.candidates": (1.0,), "pretrain.extensions": 0, "retrain.candidates": ((1.0, 0.0),)}
 
 

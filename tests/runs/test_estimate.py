@@ -17,6 +17,7 @@ from kgem.runs.estimate import Estimate, estimate_fit
 from kgem.runs.fitting import Prepared, start_fit
 from kgem.runs.run import Run
 from kgem.train.budget import longest
+from kgem.train.phases import PHASES
 from obvious import random_graph
 
 GRAPH = random_graph()
@@ -28,7 +29,7 @@ def test_every_phase_counts_with_what_its_steps_and_validations_take(monkeypatch
     """A point step takes 1 s, one of EM 2 s, a validation 10 s."""
     monkeypatch.setattr(estimating, "_measure", lambda step: 2.0 if "_em_steps" in step.__qualname__ else 1.0)
     monkeypatch.setattr(estimating, "_measure_validation", lambda *_: 10.0)
-    config = configure(CONFIG, {f"{phase}.batch_size": 40 for phase in ("pretrain", "em", "retrain", "distil")})
+    config = configure(CONFIG, {f"{phase}.batch_size": 40 for phase in PHASES})
     fit = start_fit(Prepared(GRAPH, None), config)
     steps = -(-fit.phases.objective.n_items // 40)
     found = estimate_fit(fit, Prepared(GRAPH, None))
@@ -36,7 +37,7 @@ def test_every_phase_counts_with_what_its_steps_and_validations_take(monkeypatch
     assert found.epochs["retrain"] == steps + 10 * estimating.BLEND  # two models answer together
     assert found.epochs["distil"] == pytest.approx(estimating.TAUGHT * steps + 10)
     assert found.usual == estimating.USUAL
-    assert found.most == {phase: longest(config, phase) for phase in ("pretrain", "em", "retrain", "distil")}
+    assert found.most == {phase: longest(config, phase) for phase in PHASES}
     whole = sum(found.epochs[phase] * n for phase, n in found.usual.items())
     assert found.seconds == pytest.approx(estimating.LAST * (whole + found.targets) + estimating.AT_LEAST)
     assert found.seconds < found.most_seconds
@@ -64,7 +65,7 @@ def test_races_that_are_sampled_make_their_phases_cheaper(monkeypatch: pytest.Mo
 
 
 def test_what_is_done_does_not_count_and_the_fit_stays_as_it_was(tmp_path: Path) -> None:
-    short = {f"{phase}.epochs": 3 for phase in ("pretrain", "em", "retrain", "distil")}
+    short = {f"{phase}.epochs": 3 for phase in PHASES}
     config = configure(CONFIG, short | {"pretrain.candidates": (1.0,), "retrain.candidates": ((1.0, 0.0),)})
     config = configure(config, {"distil.candidates": ((1.0, 0.0),)})
     with Run.create(tmp_path / "run", Prepared(GRAPH, None), config) as run:
@@ -72,7 +73,7 @@ def test_what_is_done_does_not_count_and_the_fit_stays_as_it_was(tmp_path: Path)
         before = run.fit.phases.tensors()
         found = estimate_fit(run.fit, run.prepared)
         after = run.fit.phases.tensors()
-    assert found.most == {"em": 2, "retrain": 3, "distil": 3} and found.seconds > 0
+    assert found.most == {"em": 2, "retrain": 3, "companions": 2 * 3, "distil": 3} and found.seconds > 0
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 

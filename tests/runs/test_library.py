@@ -40,6 +40,7 @@ QUICK: dict[str, Any] = {
     "pretrain": {"epochs": 3},
     "em": {"epochs": 2},
     "retrain": {"epochs": 2, "trial_epochs": 1},
+    "companions": {"epochs": 1, "mixes": ((1.0, 0.3),)},
     "distil": {"epochs": 2, "candidates": ((1.0, 0.0),)},
 }
 
@@ -98,7 +99,7 @@ def test_the_calls_are_functions_that_show_their_parameters(name: str, parameter
         ("score", "model"),
         ("random_state", "seed"),
         ("beta", "em.beta"),
-        ("batch_size", "pretrain.batch_size, em.batch_size, retrain.batch_size, distil.batch_size"),
+        ("batch_size", "pretrain.batch_size, em.batch_size, retrain.batch_size, companions.batch_size, distil.batch_size"),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_may_have_been_meant(given: str, meant: str) -> None:
@@ -155,11 +156,11 @@ def test_a_model_of_the_library_knows_as_much_as_one_of_the_command_line(tmp_pat
     assert on_disk.provenance.keys() == in_memory.provenance.keys() and different <= {"seconds"}
 
 
-def test_a_graph_becomes_a_model_in_four_phases() -> None:
+def test_a_graph_becomes_a_model_in_all_phases() -> None:
     heard: list[tuple[str, int]] = []
     data = random_graph()
     model = kgem.fit(data, model="distmult", dim=4, seed=3, progress=lambda p, r: heard.append((p, r.epoch)), **QUICK)
-    assert list(dict.fromkeys(phase for phase, _ in heard)) == ["pretrain", "em", "retrain", "distil"]
+    assert list(dict.fromkeys(phase for phase, _ in heard)) == ["pretrain", "em", "retrain", "companions", "distil"]
     assert (model.config.model.score, model.config.model.dim, model.config.seed) == ("distmult", 4, 3)
     assert model.config.em.epochs == 2 and model.data is data and model.provenance["split"] is None
     assert model.provenance["epochs"]["em"] == model.provenance["epochs"]["distil"] == 2

@@ -36,6 +36,7 @@ SMALL: dict[str, Any] = {
     "pretrain": {**PHASES, "candidates": (1.0,)},
     "em": {**PHASES, "settled": 0.0},
     "retrain": {**PHASES, "candidates": ((1.0, 0.0), (1.0, 2.0)), "trial_epochs": 2},
+    "companions": {"mixes": ()},  # tests/train/test_phases.py has them
     "distil": {**PHASES, "candidates": ((1.0, 0.0),)},
     "run": {"checkpoint_seconds": 0.0, "threads": 1},
 }
@@ -356,8 +357,11 @@ def test_changed_settings_are_not_passed_over_in_silence(tmp_path: Path) -> None
 def test_lengths_that_fit_into_a_budget() -> None:
     config = Config()
     assert within_budget(config, "em", 1.0, 1e6) is config
-    assert longest(within_budget(config, "pretrain", 1.0, 100.0), "pretrain") == 1 + int(90 * 3 / 13)
-    assert within_budget(config, "em", 1.0, 100.0).em.epochs == 1 + int(90 * 4 / 10)
+    assert longest(within_budget(config, "pretrain", 1.0, 100.0), "pretrain") == 1 + int(90 * 3 / 16)
+    assert within_budget(config, "em", 1.0, 100.0).em.epochs == 1 + int(90 * 4 / 13)
+    for left, mixes, epochs in ((50.0, 2, 11), (3.0, 2, 1), (0.0, 1, 1)):  # as many companions as have an epoch
+        companions = within_budget(config, "companions", 1.0, left).companions
+        assert (len(companions.mixes), companions.epochs) == (mixes, epochs)
     assert longest(within_budget(config, "distil", 1.0, 50.0), "distil") == 1 + 45
     three = configure(None, {"distil.epochs": 0})  # no share for a phase without epochs
     assert longest(within_budget(three, "pretrain", 1.0, 100.0), "pretrain") == 1 + 27
@@ -365,7 +369,7 @@ def test_lengths_that_fit_into_a_budget() -> None:
     assert within_budget(config, "em", 1.0, -5.0).em.epochs == 1
     for seconds in (0.01, 0.1, 0.5, 1.0, 3.0, 20.0, 99.0):
         race = within_budget(config, "retrain", seconds, 100.0)
-        assert 1 <= longest(race, "retrain") <= max(1, 1 + 45 / seconds)
+        assert 1 <= longest(race, "retrain") <= max(1, 1 + 30 / seconds)
         assert race.retrain.trial_epochs <= config.retrain.trial_epochs
     assert within_budget(config, "retrain", 20.0, 100.0).retrain.candidates == config.retrain.candidates[:1]
 

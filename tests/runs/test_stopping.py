@@ -35,6 +35,7 @@ SMALL: dict[str, Any] = {
     "pretrain": {**PHASES, "candidates": (1.0, 3.0), "extensions": 0, "trial_epochs": 1, "final_epochs": 2},
     "em": {**PHASES, "settled": 0.0},
     "retrain": {**PHASES, "candidates": ((1.0, 0.0), (1.0, 2.0)), "trial_epochs": 1, "final_epochs": 2},
+    "companions": {"mixes": ()},
     "distil": {**PHASES, "candidates": ((1.0, 0.0),)},
     "run": {"checkpoint_seconds": 1e9, "threads": 1, "products": "exact"},
 }

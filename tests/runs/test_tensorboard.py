@@ -20,7 +20,7 @@ from kgem.runs.run import Run, read_log
 from kgem.runs.tensorboard import TensorBoard
 from obvious import random_graph
 
-PHASES = ("pretrain", "em", "retrain", "distil")
+PHASES = ("pretrain", "em", "retrain", "companions", "distil")
 QUICK: dict[str, Any] = {
     "model.dim": 3,
     "pretrain.candidates": (1.0,),

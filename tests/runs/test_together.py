@@ -26,6 +26,7 @@ model = { dim = 3 }
 pretrain = { epochs = 3, candidates = [1.0] }
 em = { epochs = 3, e_epochs = 1 }
 retrain = { epochs = 3, candidates = [[1.0, 0.0]] }
+companions = { epochs = 2, mixes = [[1.0, 0.3]] }
 distil = { epochs = 2, candidates = [[1.0, 0.0]] }
 run = { checkpoint_seconds = 0, threads = 1, products = "exact" }
 """

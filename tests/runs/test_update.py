@@ -54,6 +54,7 @@ def model() -> Model:
             "pretrain": {**PHASE, "candidates": (1.0, 4.0), "extensions": 0, "trial_epochs": 1},
             "em": PHASE,
             "retrain": {**PHASE, "candidates": ((1.0, 0.0), (1.0, 2.0)), "trial_epochs": 1},
+            "companions": PHASE,
             "distil": PHASE,
             "run": {"checkpoint_seconds": 0.0, "threads": 1},
         },

@@ -23,6 +23,7 @@ QUICK: dict[str, Any] = {
     "pretrain": {"epochs": 2, "candidates": (1.0,)},
     "em": {"epochs": 2},
     "retrain": {"epochs": 1, "candidates": ((1.0, 0.0),)},
+    "companions": {"epochs": 1, "mixes": ((1.0, 0.3),)},
     "distil": {"epochs": 1, "candidates": ((1.0, 0.0),)},
 }
 
@@ -54,10 +55,10 @@ def test_a_notebook_has_one_output_that_is_updated(
     monkeypatch.setattr(watching, "BETWEEN", 0.0)
     kgem.fit(random_graph(), dim=2, **QUICK)
     (pictures,) = notebook.pictures
-    assert len(pictures) == 2 + 2 + 1 + 1 + 1, "one an epoch, and the last"
+    assert len(pictures) == 2 + 2 + 1 + 1 + 1 + 1, "one an epoch, and the last"
     assert ": fitting, " in pictures[0] and ": done, " in pictures[-1]
-    assert re.findall(r"left:0px;width:(\d+)px", pictures[0]) == ["60", "0", "0", "0"]
-    assert re.findall(r"left:0px;width:(\d+)px", pictures[-1]) == ["120"] * 4
+    assert re.findall(r"left:0px;width:(\d+)px", pictures[0]) == ["60", "0", "0", "0", "0"]
+    assert re.findall(r"left:0px;width:(\d+)px", pictures[-1]) == ["120"] * 5
     assert capsys.readouterr() == ("", "")
 
 

@@ -31,6 +31,9 @@ epochs = 1
 [retrain]
 epochs = 1
 candidates = [[1.0, 0.0]]
+[companions]
+epochs = 1
+mixes = [[1.0, 0.3]]
 [distil]
 epochs = 1
 [run]

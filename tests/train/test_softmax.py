@@ -28,6 +28,7 @@ def config(**train: Any) -> Config:
             "pretrain": SHORT | {"candidates": [1.0]},
             "em": SHORT | {"beta": 0.3},
             "retrain": SHORT | {"candidates": [[1.0, 0.0]]},
+            "companions": SHORT,
             "distil": SHORT | {"candidates": [[1.0, 0.0]]},
             "train": {"candidates": 8, **train},
         }
@@ -173,7 +174,8 @@ def test_the_bound_is_that_of_an_exact_pass() -> None:
 
 def test_with_all_entities_as_candidates_the_phases_learn_as_with_the_exact_softmax() -> None:
     sampled = fitted(config(softmax="sampled", candidates=DATA.n_entities, accumulators="number"))
-    exact = fitted(config(softmax="exact").model_copy(update={"em": sampled.settings.em}))
+    same = {"em": sampled.settings.em, "companions": sampled.settings.companions}
+    exact = fitted(config(softmax="exact").model_copy(update=same))
     items = torch.arange(exact.objective.n_items)
     losses = [exact.softmax.exact(fit.result().point, fit.rule_strengths(), items)[0] for fit in (sampled, exact)]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
@@ -211,7 +213,8 @@ def test_memory_of_an_exact_fit_is_what_its_states_hold() -> None:
     tables = [t for t in fit.tensors(copies=False).values() if t.ndim == 2]
     held = sum(t.numel() * t.element_size() for t in tables) / memory.set_bytes
     states = [fit.pretraining, fit.race.state, fit.students.state]  # each may fall back on tables and accumulators
-    teacher, start, gradients, sample = 2, 1, 1, 1
+    assert fit.companions is not None and len(fit.companions.trained) == 2
+    teacher, start, gradients, sample = 2 + 2, 1, 1, 1
     assert memory.sets["distil"] == held + 2 * len(states) + teacher + start + gradients + sample
     assert memory.largest == "distil"
     races = fit_memory(Config(), 1000, 5000, 3000, (width, width), rows)

@@ -33,6 +33,7 @@ def config(reciprocal: bool = True, score: str = "complex", **more: Any) -> Conf
         "pretrain": {**PHASE, "candidates": (2.0,)},
         "em": {**PHASE, "carry_accumulators": True},
         "retrain": {**PHASE, "candidates": ((1.0, 0.5),)},
+        "companions": {"mixes": ()},  # as an update has it
         "distil": {**PHASE, "candidates": ((1.0, 0.0),)},
         "seed": 3,
     }

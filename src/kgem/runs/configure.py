@@ -26,7 +26,7 @@ ELSEWHERE = {
     "random_seed": ("seed",),
     "random_state": ("seed",),
     "n_jobs": ("threads",),
-    "num_epochs": ("pretrain.epochs", "em.epochs", "retrain.epochs", "distil.epochs"),
+    "num_epochs": ("pretrain.epochs", "em.epochs", "retrain.epochs", "companions.epochs", "distil.epochs"),
     "lr": ("pretrain.learning_rate", "em.learning_rate", "retrain.learning_rate"),
 }
 

@@ -72,6 +72,7 @@ LENGTHS = {  # what a time budget chooses
         for name in ("trial_epochs", "final_epochs", "candidates")
     ),
     "pretrain.extensions",
+    "companions.mixes",
 }
 _UNBEGUN = re.compile(r"\.lock|\..*\.kgem-(tmp|old)")  # what a run that was killed while it was made leaves
 

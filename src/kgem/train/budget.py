@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kgem.config import Config, PretrainConfig, RaceConfig
+from kgem.config import CompanionsConfig, Config, PretrainConfig, RaceConfig, TrainConfig
 from kgem.train.phases import PHASES
 
 __all__ = ["epochs_left", "longest", "within_budget"]
@@ -42,8 +42,13 @@ def within_budget(config: Config, phase: str, seconds: float, left: float) -> Co
     if 1 + more >= longest(config, phase):
         return config
     section = getattr(config, phase)
-    races = isinstance(section, RaceConfig)
-    changed = _shorter_race(section, 1 + more) if races else section.model_copy(update={"epochs": 1 + more})
+    if isinstance(section, RaceConfig):
+        changed: TrainConfig = _shorter_race(section, 1 + more)
+    elif isinstance(section, CompanionsConfig):
+        mixes = section.mixes[: 1 + more]
+        changed = section.model_copy(update={"mixes": mixes, "epochs": (1 + more) // len(mixes)})
+    else:
+        changed = section.model_copy(update={"epochs": 1 + more})
     return config.model_copy(update={phase: changed})
 
 

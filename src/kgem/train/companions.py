@@ -1,8 +1,8 @@
 """Before phase 4: point estimates from other random tables, one after another, which only teach (docs/method.md, 8).
 
-Re-trained tables and the means of q descend from the same random start and err together; a model from another start errs
-elsewhere, and what all of them say together is worth more to a student than what two say. Their strengths are of the
-learned kind, one mix for each. Where races have a sampled softmax their first epochs have it, too.
+Re-trained tables and the means of q descend from the same random start and err together; a model from another one
+errs elsewhere, and what all of them say together is worth more to a student than what two say. Their strengths are of
+the learned kind, one mix for each. Where races have a sampled softmax their first epochs have it, too.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import { awaited, empty } from "./states.js";
 import { table } from "./tables.js";
 import { count, figure, score } from "./words.js";
 
-const PHASES = { pretrain: "pre-train", em: "variational EM", retrain: "re-train", distil: "distil" };
+const PHASES = { pretrain: "pre-train", em: "variational EM", retrain: "re-train", companions: "companions", distil: "distil" };
 const CHARTS = [
   ["mrr", "MRR on validation", "Higher is better", score, 300],
   ["loss", "Loss per fact", "Nats; lower is better", figure, 220],
