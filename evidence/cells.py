@@ -43,6 +43,7 @@ class Variant:
 
 
 _UNDISTILLED = {"distil.epochs": 0}  # the re-trained tables are what is measured
+_ALONE: dict[str, Any] = {"companions.mixes": []}
 _ORDINARY = {**_UNDISTILLED, "em.epochs": 0, "retrain.epochs": 0, "retrain.candidates": ((1.0, 0.0),)}
 _GIVEN = {**_ORDINARY, "pretrain.candidates": (1.0,)}
 _MULTIPLES = {  # re-trained with a multiple of the shared strength that pre-training had, and nothing learned
@@ -161,13 +162,13 @@ def settings_of(document: Document) -> dict[str, Any]:
     """The settings that made a cell what it is, by their dotted names, as they were written.
 
     A setting that came after the cell was made is missing, and not what it would be now; only products were exact
-    before they could be rounded, no model was distilled before there was distillation, and graphs of cells are so small
-    that their softmax is exact unless told otherwise.
+    before they could be rounded, no model was distilled before there was distillation, nor had companions before there
+    were any, and graphs of cells are so small that their softmax is exact unless told otherwise.
     """
     config = document.get("config", {})
     searched = VARIANTS[document["variant"]].strength == "searched"
     exact = {f"train.{name}": value for name, value in Config().train.model_dump(mode="json").items()}
-    found: dict[str, Any] = {"run.products": "exact", **_UNDISTILLED, **exact} if config else {}
+    found: dict[str, Any] = {"run.products": "exact", **_UNDISTILLED, **_ALONE, **exact} if config else {}
     for name, value in config.items():
         found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
     chosen_by_search = {"pretrain.strength"} if searched else set()
@@ -180,6 +181,9 @@ def is_free(name: str, config: Mapping[str, Any]) -> bool:
     The figures of cells that were carried out otherwise differ by the order of sums at most.
     """
     phase, _, setting = name.partition(".")
+    if phase == "companions":
+        alone = not config.get(phase, {}).get("mixes") and setting != "mixes"
+        return alone or not config.get("distil", {}).get("epochs")
     idle = phase in ("em", "retrain", "distil") and config.get(phase, {}).get("epochs") == 0 and setting != "epochs"
     return name in CARRIED_OUT or idle
 

@@ -99,7 +99,10 @@ def test_the_calls_are_functions_that_show_their_parameters(name: str, parameter
         ("score", "model"),
         ("random_state", "seed"),
         ("beta", "em.beta"),
-        ("batch_size", "pretrain.batch_size, em.batch_size, retrain.batch_size, companions.batch_size, distil.batch_size"),
+        (
+            "batch_size",
+            "pretrain.batch_size, em.batch_size, retrain.batch_size, companions.batch_size, distil.batch_size",
+        ),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_may_have_been_meant(given: str, meant: str) -> None:

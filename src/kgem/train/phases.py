@@ -317,11 +317,9 @@ class ThreePhases:
     @property
     def steps_of_next_epoch(self) -> int:
         """How many steps there have been since the last epoch ended."""
-        states = self._states()
-        state = states.get(
-            {"pretrain": "pretraining", "retrain": "race", "distil": "students"}.get(self.phase, self.phase)
-        )
-        state = state.state if isinstance(state, (Race, Companions)) else state
+        parts = {"pretrain": "pretraining", "retrain": "race", "distil": "students"}
+        found = self._states().get(parts.get(self.phase, self.phase))
+        state = found.state if isinstance(found, Race | Companions) else found
         return 0 if state is None else state.part.steps
 
     def _states(self) -> dict[str, EMState | Race[Any] | Companions]:
