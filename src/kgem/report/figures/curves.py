@@ -164,7 +164,7 @@ def _name_phases(axes: Axes, segments: Sequence[_Segment]) -> None:
         text = f"{name}\n{pluralise(epochs, 'epoch')}, {rough_duration(seconds)}"
         handles.append(Line2D([], [], color=mine[0].colour, linewidth=5, label=text))
     if handles:
-        axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, columnspacing=3)
+        axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, columnspacing=1.6)
 
 
 def _write_beside(axes: Axes, x: float, text: str) -> None:
