@@ -31,6 +31,7 @@ STUDIES: dict[str, Study] = {
     study.name: study for study in (cost.SEARCH, pairs.PAIRS, ABLATION, FREQUENCY, calibration.CALIBRATION)
 }
 SMALL: dict[str, tuple[str, Callable[[Sequence[Document]], Table]]] = {  # by name, of which documents, and how
+    "one-model": ("table1", table1.one_model),
     "published": ("table1", table1.aims),
     "one-fit": ("search", cost.summary),
     "two-models": ("pairs", pairs.summary),
