@@ -34,7 +34,6 @@ SMALL: dict[str, tuple[str, Callable[[Sequence[Document]], Table]]] = {  # by na
     "one-model": ("table1", table1.one_model),
     "published": ("table1", table1.aims),
     "one-fit": ("search", cost.summary),
-    "two-models": ("pairs", pairs.summary),
     "behind": ("table1", table1.behind),
     "doubt": ("calibration", calibration.summary),
     "doubt-by-frequency": ("calibration", calibration.by_frequency),

@@ -14,14 +14,13 @@ from evidence.cells import BASELINES
 from evidence.documents import Document, about
 from evidence.rows import LABELS, chosen_mode, gather, kept_figures
 from evidence.study import Group, Load, Study
-from evidence.tables import Table, half_width, mean_and_spread, most_seeds, with_interval
+from evidence.tables import Table, half_width, mean_and_spread, with_interval
 from kgem.answer.model import Model
 from kgem.data.dataset import SPLITS
 from kgem.evaluate.averaging import BlendScorer
 from kgem.evaluate.comparison import rank_facts
 
 SIDES = ("one ordinary model", "two of them", "one fit, one model", "one fit, blend")
-LEFT_OUT = ("shared strength", "ordinary models", "fits")  # of the short table
 
 
 def select(cells: Sequence[Document]) -> Iterator[Group]:
@@ -87,14 +86,6 @@ def pairs_table(documents: Iterable[Document]) -> Table:
         "where they exclude zero."
     )
     return Table("One model and two", rows, 2, note)
-
-
-def summary(documents: Iterable[Document]) -> Table:
-    """Of each graph and model the row with the most seeds, without what the columns say already."""
-    whole = pairs_table(most_seeds(documents))
-    rows = [{name: row[name] for name in row if name not in LEFT_OUT} for row in whole.rows]
-    note = "Test MRR; differences with a 95 % interval over seeds where there are enough, bold where it excludes zero."
-    return Table(whole.title, rows, 1, note)
 
 
 def _sides(document: Document) -> list[Sequence[Document]]:

@@ -74,13 +74,15 @@ def _figures(row: Row | None) -> str:
 def aims(documents: Sequence[Document]) -> Table:
     """Whether fits are at least as good as what we set out to reach.
 
-    With one model of the same size, and with whatever mode the fit chose; our conventional model stands beside it.
+    With one model of the same size, distilled if that was made, and with whatever mode a fit without distillation
+    chose; our conventional model stands beside it.
     """
     fits, lines = dict(_fits(documents)), []
     for figure in published().figures:
         key = (figure.graph, figure.model, figure.aim_dim or 0)
         if key in fits:
-            given, one, auto = fits[key].get(LABELS["conventional", "point"]), fits[key][SINGLE], fits[key][AUTO]
+            given, auto = fits[key].get(LABELS["conventional", "point"]), fits[key][AUTO]
+            one = fits[key].get(LABELS["distil", "point"], fits[key][SINGLE])
             lines.append(
                 {
                     "graph and model": subject(*key),
@@ -115,7 +117,7 @@ def quality(documents: Sequence[Document]) -> Table:
     for key, rows in _fits(documents):
         known = [f for f in published().figures if (f.graph, f.model) == key[:2] and f.source != "paper"]
         known = [figure for figure in known if figure.dim in (key[2], None)]
-        baseline = _beside(rows, given=any(figure.dim for figure in known))
+        baseline = _beside(rows, rows[AUTO].seeds, given=any(figure.dim for figure in known))
         if key[1] == "complex" and baseline is not None:
             ordinary, one, chosen = _over_common_seeds(baseline, rows)
             distilled = rows.get(LABELS["distil", "point"])
@@ -136,14 +138,14 @@ def quality(documents: Sequence[Document]) -> Table:
 
 
 def one_model(documents: Sequence[Document]) -> Table:
-    """One fit's one model beside an ordinary model of the same dimension, and one of twice that; seeds that both have."""
+    """One fit's one model beside an ordinary model of the same dimension and one of twice that."""
     rows = rows_of(documents)
     lines = []
     distilled = [row for row in rows if row.label == LABELS["distil", "point"]]
     for row in sorted(distilled, key=lambda row: ((*PAPER_GRAPHS, row.key[0]).index(row.key[0]), row.key)):
         graph, model, dim = row.key
-        same, twice = (_baseline(rows, (graph, model, width), row.seeds) for width in (dim, 2 * dim))
-        blend = next(each for each in rows if each.key == row.key and each.label == LABELS["distil", "blend"])
+        same, twice = (_beside(_by_label(rows, (graph, model, k)), row.seeds, given=True) for k in (dim, 2 * dim))
+        blend = _by_label(rows, row.key).get(LABELS["distil", "blend"])
         shared = [] if same is None else [seed for seed in row.seeds if seed in same.seeds]
         beyond = "" if same is None else gain(*(each.values("mrr", seeds=shared) for each in (same, row)))
         lines.append(
@@ -154,29 +156,22 @@ def one_model(documents: Sequence[Document]) -> Table:
                 "one fit, one model": _figures(row).split(" (")[0],
                 "it has beyond that": beyond,
                 "an ordinary model of 2 K": "" if twice is None else mean_and_spread(twice.values("mrr")),
-                "with the means of q": mean_and_spread(blend.values("mrr")),
+                "with the means of q": "" if blend is None else mean_and_spread(blend.values("mrr")),
             }
         )
     note = (
-        "Test MRR (of the fit also Hits@10). An ordinary model has the best shared strength of a search, or else one that was "
-        "published or guessed. Differences with a 95 % interval over the seeds that both have, bold where it excludes zero."
+        "Test MRR (of the fit also Hits@10). An ordinary model has the best shared strength of a search, or else one "
+        "that was published or guessed. Differences with a 95 % interval over the seeds that both have, bold where it "
+        "excludes zero."
     )
     return Table("One fit, one model", lines, 2, note)
-
-
-def _baseline(rows: Sequence[Row], key: Key, seeds: Sequence[int]) -> Row | None:
-    """An ordinary model of this size with a seed in common: of a search if it has enough trials."""
-    of_key = {row.label: row for row in rows if row.key == key}
-    search, given = (of_key.get(LABELS[variant, "point"]) for variant in BASELINES)
-    enough = search if search and (search.trials or 0) >= FEWEST_TRIALS else None
-    return next((row for row in (enough, given) if row and set(row.seeds) & set(seeds)), None)
 
 
 def behind(documents: Sequence[Document]) -> Table:
     """Where one model of a fit has less than one ordinary model of its size: seeds that both have."""
     lines = []
     for key, rows in _fits(documents):
-        baseline = _beside(rows, given=True)
+        baseline = _beside(rows, rows[AUTO].seeds, given=True)
         if baseline is not None:
             ordinary, one, chosen = _over_common_seeds(baseline, rows)
             loss = statistics.fmean(one) - statistics.fmean(ordinary)
@@ -201,14 +196,18 @@ def _fits(documents: Sequence[Document]) -> Iterator[tuple[Key, dict[str, Row]]]
     rows = rows_of(documents)
     keys = {row.key for row in rows if row.label == AUTO}
     for key in sorted(keys, key=lambda key: ((*PAPER_GRAPHS, key[0]).index(key[0]), key)):
-        yield key, {row.label: row for row in rows if row.key == key}
+        yield key, _by_label(rows, key)
 
 
-def _beside(rows: Mapping[str, Row], *, given: bool) -> Row | None:
-    """The search that has a seed with the fits, if it has enough trials, or else the model with a given strength."""
+def _by_label(rows: Sequence[Row], key: Key) -> dict[str, Row]:
+    return {row.label: row for row in rows if row.key == key}
+
+
+def _beside(rows: Mapping[str, Row], seeds: Sequence[int], *, given: bool) -> Row | None:
+    """The search that has one of these seeds, if it has enough trials, or else the model with a given strength."""
     search, other = (rows.get(LABELS[variant, "point"]) for variant in BASELINES)
     enough = search if search and (search.trials or 0) >= FEWEST_TRIALS else None
-    found = [row for row in (enough, other if given else None) if row and set(row.seeds) & set(rows[AUTO].seeds)]
+    found = [row for row in (enough, other if given else None) if row and set(row.seeds) & set(seeds)]
     return found[0] if found else None
 
 

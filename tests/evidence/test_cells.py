@@ -22,7 +22,7 @@ from evidence.fits import SETTLED, CellMaker, discard_cell, keep_the_best
 from evidence.page import between_marks
 from evidence.published import published
 from evidence.rows import Row, rows_of
-from evidence.table1 import aims, behind, quality, table1
+from evidence.table1 import aims, behind, one_model, quality, table1
 from evidence.tables import mean_and_spread
 from kgem.answer.model import Model
 from kgem.answer.modes import MODES
@@ -465,6 +465,29 @@ def test_the_readme_has_one_row_for_each_graph_over_common_seeds() -> None:
     assert not quality([smaller, given[1]]).rows, "of no common seed"
     guess = [document("world", variant, 0, 0.5, dim=20) for variant in ("em", "conventional")]
     assert not quality(guess).rows, "nobody published that strength"
+
+
+def test_one_model_stands_beside_ordinary_ones_of_its_size_and_of_twice_that() -> None:
+    fits = [document("umls", "distil", seed, mrr) for seed, mrr in enumerate((0.9, 0.92, 0.94))]
+    searches = [document("umls", "search", seed, 0.8, trials=[{}] * 12) for seed in (0, 1, 7)]
+    given = [document("umls", "conventional", seed, 0.1) for seed in (0, 1)]
+    twice = [document("umls", "conventional", 5, 0.2, dim=200), document("umls", "conventional", 1, 0.3, dim=200)]
+    (row,) = one_model([*fits, *searches, *given, *twice, document("world", "em", 0, 0.5)]).rows
+    assert row["graph and model"] == "umls, ComplEx, K = 100" and row["seeds"] == "3"
+    assert row["one ordinary model"] == "0.800 ± 0.000", "a search goes before a given strength"
+    assert row["it has beyond that"] == "+0.110 (-0.017 to +0.237)", "of the seeds that both have"
+    assert row["an ordinary model of 2 K"] == "0.250 ± 0.071"
+    (alone,) = one_model([fits[2], *searches]).rows
+    assert (alone["one ordinary model"], alone["it has beyond that"]) == ("", ""), "of no common seed"
+
+
+def test_aims_are_held_against_the_distilled_model_where_there_is_one() -> None:
+    (row,) = (
+        row
+        for row in aims([*DOCUMENTS, document("wn18rr", "distil", 0, 0.6)]).rows
+        if "wn18rr" in row["graph and model"]
+    )
+    assert row["one fit, one model"].startswith("0.600") and row["reached"] == "yes"
 
 
 def test_rows_are_behind_where_one_model_has_less_than_an_ordinary_one() -> None:
