@@ -209,6 +209,34 @@ def test_a_step_makes_few_exchanges_and_counts_their_bytes(variant: str, one_thr
         assert all((bytes_ - common) % (8 * 6) == 0 and bytes_ > common for _, bytes_ in found)
 
 
+def test_the_next_step_is_planned_while_gradients_are_under_way(one_thread: None) -> None:
+    """Once, and it is the step that anybody would plan who asks for it first."""
+
+    def work(processes: Processes) -> None:
+        phases = begin(processes, "sampled").phases
+        objective, planned, plan = phases.objective, [], type(phases.objective)._plan
+
+        def count(self: Any, items: torch.Tensor, drawn: torch.Tensor) -> Any:
+            planned.append(items)
+            return plan(self, items, drawn)
+
+        objective._plan = count.__get__(objective)  # type: ignore[attr-defined]
+        batches = objective.batches(30, torch.Generator().manual_seed(0))
+        first = batches[0]
+        assert len(planned) == 1
+        compute_gradients(objective, phases.pretraining.embeddings, phases.rule_strengths(), first)
+        assert len(planned) == 2
+        second = batches[1]
+        assert len(planned) == 2
+        fresh = objective.batches(30, torch.Generator().manual_seed(0))[1]
+        assert all(torch.equal(a.ids, b.ids) for a, b in zip(second.touched, fresh.touched, strict=True))
+        assert torch.equal(second.given, fresh.given) and second.sent == fresh.sent
+        last = len(batches) - 1
+        compute_gradients(objective, phases.pretraining.embeddings, phases.rule_strengths(), batches[last])
+
+    in_threads(2, work)
+
+
 def relations_of_first_batch() -> torch.Tensor:
     objective = begin(ALONE, "sampled").phases.objective
     ids = objective.touched(objective.batches(10, torch.Generator().manual_seed(0))[0]).relations.ids
