@@ -17,7 +17,7 @@ from kgem.train.driver import Fit
 from kgem.train.phases import FitResult
 from kgem.train.point_estimate import compute_gradients
 from kgem.train.stopping import Asked, never
-from kgem.train.whole_state import collect_state, has_entity_rows, restore_state
+from kgem.train.whole_state import collect_state, has_entity_rows, is_needed, restore_state, take_part
 from obvious import random_embeddings, random_graph
 from together import in_threads
 
@@ -116,6 +116,40 @@ def test_a_fit_goes_on_with_another_number_of_processes(variant: str, one_thread
     assert_same_result(in_threads(3, go_on)[0], result)
     again = in_threads(2, go_on)[0]
     assert all(torch.equal(a, b) for a, b in zip(tables(again), tables(result), strict=True))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_fit_goes_on_from_the_parts_of_others(count: int, one_thread: None) -> None:
+    """Each of however many is given just the parts that it needs, of the three that others wrote."""
+    variant = "sampled, accumulators by row"
+
+    def start(processes: Processes) -> tuple[dict[str, torch.Tensor], Any, FitResult]:
+        fit = begin(processes, variant)
+        epochs = fit.epochs()
+        while fit.phases.phase != "em" or not fit.phases.em:
+            next(epochs)
+        part = {name: t.clone() for name, t in take_part(fit.phases).items()}
+        numbers = fit.phases.numbers()
+        for _ in epochs:
+            pass
+        return part, numbers, fit.phases.result()
+
+    everyone = in_threads(3, start)
+    parts = [{name.partition("/")[0] for name in part if "/" in name} for part, *_ in everyone]
+    assert parts == [{f"rows-{rank}-of-3"} for rank in range(3)]
+    assert all("/" in name for part, *_ in everyone[1:] for name in part)  # what all have alike is in the first alone
+    tensors = {name: t for part, *_ in everyone for name, t in part.items()}
+
+    def go_on(processes: Processes) -> tuple[int, FitResult]:
+        fit = begin(processes, variant)
+        mine = {n: t for n, t in tensors.items() if "/" not in n or is_needed(fit.phases.shards, n.partition("/")[0])}
+        restore_state(fit.phases, mine, everyone[0][1])
+        told(fit)
+        return len({n.partition("/")[0] for n in mine if "/" in n}), fit.phases.result()
+
+    found = [go_on(ALONE)] if count == 1 else in_threads(count, go_on)
+    assert [n for n, _ in found] == {1: [3], 2: [2, 2], 4: [1, 2, 2, 1]}[count]
+    assert_same_result(found[0][1], everyone[0][2])
 
 
 def test_a_state_has_entity_rows_where_it_says_so(one_thread: None) -> None:

@@ -46,6 +46,7 @@ class Processes:
         """Several must have begun the default group of torch.distributed; `store` is what it began with."""
         self.rank, self.count = rank, count
         self.traffic = Traffic()
+        self.in_one_folder = False  # whether all see the folder of the run that they fit
         self._store = store
         self._orders = 0
         self._asked: Callable[[], bool] = lambda: False

@@ -7,7 +7,7 @@ Adagrad and SGD update these alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -180,7 +180,7 @@ class Optimizer:
         named = {f"{i}.{name}": t for i, state in enumerate(self._states) for name, t in state.items()}
         return {name: t.clone() for name, t in named.items()} if copies else named
 
-    def restore(self, state: dict[str, Tensor]) -> None:
+    def restore(self, state: Mapping[str, Tensor]) -> None:
         """Put back what `state` gave; the next step is then the same, bit for bit."""
         for i, accumulators in enumerate(self._states):
             for name, tensor in accumulators.items():
