@@ -134,6 +134,6 @@ class Distillation:
             tables, optimizer, before = self.em.best, self.em.mean_optimizer, self.config.em.optimizer
         state = PointState.start(tables.clone(), config, self.generator())
         if config.optimizer == before:
-            state.optimizer.restore(optimizer.state())
+            state.optimizer.restore(optimizer.state(copies=False))
         state.stopping.latest = self.is_update
         return state

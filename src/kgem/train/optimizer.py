@@ -172,7 +172,7 @@ class Optimizer:
     def moved_to(self, tables: Sequence[Tensor]) -> Optimizer:
         """An optimiser of other tables, of the same shapes, with the same accumulators."""
         moved = Optimizer(self._name, tables)
-        moved.restore(self.state())
+        moved.restore(self.state(copies=False))
         return moved
 
     def state(self, *, copies: bool = True) -> dict[str, Tensor]:
@@ -181,7 +181,7 @@ class Optimizer:
         return {name: t.clone() for name, t in named.items()} if copies else named
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Put back what `state` gave; the next step is then the same, bit for bit."""
+        """Put back copies of what `state` gave; the next step is then the same, bit for bit."""
         for i, accumulators in enumerate(self._states):
             for name, tensor in accumulators.items():
                 before = state.get(f"{i}.{name}")  # Adam's were not there before its first step in older checkpoints
