@@ -59,10 +59,16 @@ class Together(Processes):
         if out is not None:
             out.copy_(torch.stack(every))
 
-    def _all_to_all(self, out: Tensor, numbers: Tensor, received: list[int], sent: list[int]) -> None:
-        every = self._everyone("exchange", numbers.split(sent))
-        assert [len(parts[self.rank]) for parts in every] == received
-        out.copy_(torch.cat([parts[self.rank] for parts in every]))
+    def _all_to_all(self, out: Tensor, numbers: Tensor, received: list[int], sent: list[int]) -> Callable[[], None]:
+        """Nothing is there before it was waited for."""
+        out.fill_(torch.nan)
+
+        def wait() -> None:
+            every = self._everyone("exchange", numbers.split(sent))
+            assert [len(parts[self.rank]) for parts in every] == received
+            out.copy_(torch.cat([parts[self.rank] for parts in every]))
+
+        return wait
 
     def _broadcast(self, tensor: Tensor) -> None:
         tensor.copy_(self._everyone("broadcast", tensor.clone())[0])

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor
 
 from kgem.errors import ArtifactError, Damaged, InputError, RunBusy
-from kgem.files.checkpoints import Checkpoints
+from kgem.files.checkpoints import Checkpoints, read_checkpoint
 from kgem.files.locks import lock_run
-from kgem.files.store import write_store
+from kgem.files.store import FileRecord, system_error, write_group, write_store
 
 
 def state(step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -94,6 +95,57 @@ def test_all_damaged(tmp_path: Path) -> None:
         flip(tmp_path / generation / "point.safetensors")
     with pytest.raises(ArtifactError, match=r"(?s)all checkpoints are damaged.*000005.*000003.*fit again"):
         checkpoints.load_newest()
+
+
+def give_part(checkpoints: Checkpoints, step: int, *, fails: bool = False) -> None:
+    """A checkpoint of which somebody else writes a part."""
+    tensors, documents = state(step)
+    theirs = {"em/log_std": tensors.pop("em/log_std")}
+
+    def others(folder: Path) -> Callable[[], dict[str, FileRecord]]:
+        assert not list(folder.iterdir())  # they write at the same time
+
+        def wait() -> dict[str, FileRecord]:
+            if fails:
+                raise ArtifactError("process 1 is full", where=str(folder), remedy="make room")
+            return {"em.safetensors": write_group(folder, "em", {"log_std": theirs["em/log_std"]})}
+
+        return wait
+
+    checkpoints.save(tensors, documents, step, others)
+
+
+@pytest.mark.parametrize("harm", ["flipped", "missing"])
+def test_a_checkpoint_counts_when_all_of_its_parts_are_there(tmp_path: Path, harm: str) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    save(checkpoints, 3)
+    give_part(checkpoints, 5)
+    assert loaded(checkpoints) == (5, [])
+    store = read_checkpoint(tmp_path / "000005", lambda group: group != "em")
+    assert store.tensors.keys() == {"point/entities", "noise"} and store.manifest.version == 2
+    with pytest.raises(ArtifactError, match="process 1 is full"):
+        give_part(checkpoints, 7, fails=True)
+    assert loaded(checkpoints) == (5, []) and names(tmp_path) == ["000003", "000005"]
+    flip(tmp_path / "000005" / "em.safetensors") if harm == "flipped" else (tmp_path / "000005/em.safetensors").unlink()
+    step, [warning] = loaded(checkpoints)
+    assert step == 3 and "em.safetensors" in warning
+
+
+def test_others_are_heard_out_when_the_first_cannot_write(tmp_path: Path) -> None:
+    """They wait for it; then the checkpoint before is there still."""
+    checkpoints, heard = Checkpoints(tmp_path), []
+    save(checkpoints, 3)
+
+    def others(folder: Path) -> Callable[[], dict[str, FileRecord]]:
+        (folder / "point.safetensors").mkdir()  # in the way of a file of the first
+        return lambda: heard.append(folder) or {}
+
+    with pytest.raises(ArtifactError):
+        checkpoints.save(*state(4), 4, others)
+    assert len(heard) == 1 and loaded(checkpoints) == (3, [])
+    with pytest.raises(ArtifactError) as caught:
+        write_group(tmp_path / "nowhere", "em", {"x": torch.ones(2)})
+    assert isinstance(caught.value.__cause__, Exception) and system_error(caught.value.__cause__) == errno.ENOENT
 
 
 def test_a_newer_format_is_not_damage(tmp_path: Path) -> None:

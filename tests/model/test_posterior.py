@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.profiler import ProfilerActivity, profile
 
 from kgem.errors import ConfigError
 from kgem.model import posterior as module
@@ -213,3 +214,12 @@ def test_a_table_on_another_device_gets_the_noise_of_its_generator(
     assert copied[-1][0] is elsewhere
     assert torch.equal(copied[-1][1], here)
     assert torch.equal(one.get_state(), other.get_state())
+
+
+def test_the_entropy_of_a_large_table_needs_no_copy_of_it() -> None:
+    q = Gaussian(torch.empty(0), torch.full((2**18, 48), -0.5))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        entropy = q.entropy()
+    largest = max(event.self_cpu_memory_usage for event in seen.events())
+    assert 0 < largest < q.log_std.numel() * 4
+    assert float(entropy) == pytest.approx(2**18 * 48 * (-0.5 + 0.5 * math.log(2 * math.pi * math.e)), rel=1e-12)

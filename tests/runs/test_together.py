@@ -147,6 +147,8 @@ def test_a_killed_process_is_told_of_and_the_run_goes_on(undisturbed: Path, star
     assert group.wait() == [1, -signal.SIGKILL]
     assert "process 1 of 2 does not answer" in group.said(0) and "kgem resume" in group.said(0)
     assert not (out / "model").exists() and len(read_log(out)) >= 4
+    newest = sorted(path for path in (out / "checkpoints").iterdir() if path.name.isdigit())[-1]
+    assert {f"rows-{rank}-of-2.safetensors" for rank in (0, 1)} < {path.name for path in newest.iterdir()}
     copies = {1: out.parent / "by one", 3: out.parent / "by three"}
     for copy in copies.values():
         shutil.copytree(out, copy)

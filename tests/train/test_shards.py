@@ -17,7 +17,7 @@ from kgem.train.driver import Fit
 from kgem.train.phases import FitResult
 from kgem.train.point_estimate import compute_gradients
 from kgem.train.stopping import Asked, never
-from kgem.train.whole_state import collect_state, has_entity_rows, restore_state
+from kgem.train.whole_state import collect_state, has_entity_rows, is_needed, restore_state, take_part
 from obvious import random_embeddings, random_graph
 from together import in_threads
 
@@ -122,6 +122,40 @@ def test_a_fit_goes_on_with_another_number_of_processes(variant: str, one_thread
     assert all(torch.equal(a, b) for a, b in zip(tables(again), tables(result), strict=True))
 
 
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_fit_goes_on_from_the_parts_of_others(count: int, one_thread: None) -> None:
+    """Each of however many is given just the parts that it needs, of the three that others wrote."""
+    variant = "sampled, accumulators by row"
+
+    def start(processes: Processes) -> tuple[dict[str, torch.Tensor], Any, FitResult]:
+        fit = begin(processes, variant)
+        epochs = fit.epochs()
+        while fit.phases.phase != "em" or not fit.phases.em:
+            next(epochs)
+        part = {name: t.clone() for name, t in take_part(fit.phases).items()}
+        numbers = fit.phases.numbers()
+        for _ in epochs:
+            pass
+        return part, numbers, fit.phases.result()
+
+    everyone = in_threads(3, start)
+    parts = [{name.partition("/")[0] for name in part if "/" in name} for part, *_ in everyone]
+    assert parts == [{f"rows-{rank}-of-3"} for rank in range(3)]
+    assert all("/" in name for part, *_ in everyone[1:] for name in part)  # what all have alike is in the first alone
+    tensors = {name: t for part, *_ in everyone for name, t in part.items()}
+
+    def go_on(processes: Processes) -> tuple[int, FitResult]:
+        fit = begin(processes, variant)
+        mine = {n: t for n, t in tensors.items() if "/" not in n or is_needed(fit.phases.shards, n.partition("/")[0])}
+        restore_state(fit.phases, mine, everyone[0][1])
+        told(fit)
+        return len({n.partition("/")[0] for n in mine if "/" in n}), fit.phases.result()
+
+    found = [go_on(ALONE)] if count == 1 else in_threads(count, go_on)
+    assert [n for n, _ in found] == {1: [3], 2: [2, 2], 4: [1, 2, 2, 1]}[count]
+    assert_same_result(found[0][1], everyone[0][2])
+
+
 def test_a_state_has_entity_rows_where_it_says_so(one_thread: None) -> None:
     """Two graphs that differ in entities alone: just what has another shape is of entities."""
 
@@ -211,6 +245,34 @@ def test_a_step_makes_few_exchanges_and_counts_their_bytes(variant: str, one_thr
         assert [each[0] for each in found] == [2, 2]
         common = 8 * (2 + 6 * len(relations_of_first_batch()))
         assert all((bytes_ - common) % (8 * 6) == 0 and bytes_ > common for _, bytes_ in found)
+
+
+def test_the_next_step_is_planned_while_gradients_are_under_way(one_thread: None) -> None:
+    """Once, and it is the step that anybody would plan who asks for it first."""
+
+    def work(processes: Processes) -> None:
+        phases = begin(processes, "sampled").phases
+        objective, planned, plan = phases.objective, [], type(phases.objective)._plan
+
+        def count(self: Any, items: torch.Tensor, drawn: torch.Tensor) -> Any:
+            planned.append(items)
+            return plan(self, items, drawn)
+
+        objective._plan = count.__get__(objective)  # type: ignore[attr-defined]
+        batches = objective.batches(30, torch.Generator().manual_seed(0))
+        first = batches[0]
+        assert len(planned) == 1
+        compute_gradients(objective, phases.pretraining.embeddings, phases.rule_strengths(), first)
+        assert len(planned) == 2
+        second = batches[1]
+        assert len(planned) == 2
+        fresh = objective.batches(30, torch.Generator().manual_seed(0))[1]
+        assert all(torch.equal(a.ids, b.ids) for a, b in zip(second.touched, fresh.touched, strict=True))
+        assert torch.equal(second.given, fresh.given) and second.sent == fresh.sent
+        last = len(batches) - 1
+        compute_gradients(objective, phases.pretraining.embeddings, phases.rule_strengths(), batches[last])
+
+    in_threads(2, work)
 
 
 def relations_of_first_batch() -> torch.Tensor:

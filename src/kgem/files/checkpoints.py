@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgem.errors import ArtifactError, Damaged, InputError
 from kgem.files.atomic import clear_leftovers, folders_in, remove_folder
-from kgem.files.store import Store, is_store, read_store, write_store
+from kgem.files.store import Others, Store, is_store, read_store, write_store
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "read_checkpoint"]
 
 KIND, VERSION = "checkpoint", 1
+IN_PARTS = 2  # the version of those that several processes wrote
 KEPT = 2  # the newest may turn out to be damaged
 
 
@@ -31,15 +32,18 @@ class Checkpoints:
         self.folder = folder
         self._damaged: set[int] = set()  # found so by load_newest; the next save removes them
 
-    def save(self, tensors: Mapping[str, Tensor], documents: Mapping[str, Any], step: int) -> None:
+    def save(
+        self, tensors: Mapping[str, Tensor], documents: Mapping[str, Any], step: int, others: Others | None = None
+    ) -> None:
         """Write the checkpoint of this step, then remove those that are too old.
 
-        Later ones are removed as well: they are of a run that was begun anew.
+        Later ones are removed as well: they are of a run that was begun anew. `others` write parts of it.
         """
         if step < 0:
             raise InputError(f"no checkpoint can be of step {step}", remedy="steps count from 0")
         self._tidy()  # first: what killed writers left may fill the disk
-        write_store(self._generation(step), tensors, documents, kind=KIND, version=VERSION)
+        version = VERSION if others is None else IN_PARTS
+        write_store(self._generation(step), tensors, documents, kind=KIND, version=version, others=others)
         steps = self.steps()
         for unwanted in set(steps).difference([s for s in steps if s <= step][-KEPT:]):
             self.remove(unwanted)
@@ -52,7 +56,7 @@ class Checkpoints:
         warnings: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return read_store(self._generation(step), kind=KIND, version=VERSION, mapped=True), warnings
+                return read_checkpoint(self._generation(step)), warnings
             except Damaged as error:
                 self._damaged.add(step)
                 warnings.append(f"passed over a damaged checkpoint: {error.where} {error.what}")
@@ -83,3 +87,8 @@ class Checkpoints:
 
     def _generation(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
+
+
+def read_checkpoint(folder: Path, wanted: Callable[[str], bool] = lambda group: True) -> Store:
+    """A checkpoint, whole or in parts, with mapped tensors; of its groups of tensors, those that are wanted."""
+    return read_store(folder, kind=KIND, version=IN_PARTS, mapped=True, wanted=wanted)

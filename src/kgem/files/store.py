@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kgem.errors import ArtifactError, Damaged
-from kgem.files.atomic import is_at, locate, replace_folder
+from kgem.files.atomic import is_at, locate, replace_folder, sync
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "TENSORS",
+    "FileRecord",
     "Manifest",
+    "Others",
     "Store",
     "hash_file",
     "is_store",
@@ -33,6 +36,7 @@ __all__ = [
     "read_kind",
     "read_store",
     "system_error",
+    "write_group",
     "write_store",
 ]
 
@@ -72,15 +76,27 @@ class Store:
     tensors: dict[str, Tensor]
     documents: dict[str, Any]
     manifest: Manifest
+    folder: Path  # where it was found
+
+
+Others = Callable[[Path], Callable[[], Mapping[str, "FileRecord"]]]
+"""Others are told of the folder that is being filled; what that returns waits for the files that they put there."""
 
 
 def write_store(
-    folder: Path, tensors: Mapping[str, Tensor], documents: Mapping[str, Any], *, kind: str, version: int
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    documents: Mapping[str, Any],
+    *,
+    kind: str,
+    version: int,
+    others: Others | None = None,
 ) -> None:
     """Write a store, in place of the one that may be there; on any failure that one stays.
 
     A tensor "group/name" goes to `group.safetensors`, one without "/" to `tensors.safetensors`. Equal content gives
     equal bytes. A store that is replaced goes with everything in it; a folder that is no store is not replaced.
+    `others` add files of theirs: the store is there when all of them are.
     """
     from safetensors import SafetensorError
 
@@ -89,20 +105,41 @@ def write_store(
     try:
         _check_replaceable(folder)
         with replace_folder(folder) as new:
-            _fill(new, groups, documents, kind, version)
+            _fill(new, groups, documents, Manifest(kind, version, kgem_version(), {}), others)
     except (OSError, SafetensorError) as error:
         raise _not_written(folder, error) from error
 
 
-def read_store(folder: Path, *, kind: str, version: int, mapped: bool = False) -> Store:
+def write_group(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> FileRecord:
+    """One of the `others`: a file of tensors in the folder that is being filled, on disk before its name is told."""
+    from safetensors import SafetensorError
+
+    path = folder / f"{group}{TENSORS}"
+    try:
+        record = _write_tensors(path, _group(tensors)[UNGROUPED])
+        sync(path)
+    except (OSError, SafetensorError) as error:
+        raise _not_written(path, error) from error
+    return record
+
+
+def read_store(
+    folder: Path,
+    *,
+    kind: str,
+    version: int,
+    mapped: bool = False,
+    wanted: Callable[[str], bool] = lambda group: True,
+) -> Store:
     """Read a store of this kind and at most this format version; all of it is checked. Tensors are on the CPU.
 
     `mapped` tensors are the files themselves, of which the system holds in memory what is looked at: to copy from.
+    Groups of tensors that are not `wanted` are not opened.
     """
     while found := _locate(folder):
         place, handle = found
         try:
-            return _read(place, kind, version, mapped)
+            return _read(place, kind, version, mapped, wanted)
         except ArtifactError:
             if is_at(handle, place):
                 raise  # else it was replaced while being read: not damaged
@@ -173,23 +210,34 @@ def _check_documents(documents: Mapping[str, Any]) -> None:
 
 
 def _fill(
-    folder: Path, groups: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any], kind: str, version: int
+    folder: Path,
+    groups: Mapping[str, Mapping[str, Tensor]],
+    documents: Mapping[str, Any],
+    manifest: Manifest,
+    others: Others | None,
 ) -> None:
-    """Write all files of a store into an empty folder."""
-    from safetensors.torch import save_file
-
-    files: dict[str, FileRecord] = {}
-    for group, tensors in sorted(groups.items()):
-        path = folder / f"{group}{TENSORS}"
-        save_file(dict(tensors), path)
-        path.chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
-        files[path.name] = FileRecord(hash_file(path), path.stat().st_size)
+    """Write all files of a store into an empty folder; the manifest, to which they are added, last."""
+    files = manifest.files
+    wait = others(folder) if others else dict
+    try:
+        for group, tensors in sorted(groups.items()):
+            files[f"{group}{TENSORS}"] = _write_tensors(folder / f"{group}{TENSORS}", tensors)
+    finally:
+        files |= wait()  # they must be heard out whatever happens here
     for name, document in sorted(documents.items()):
         path = folder / f"{name}{DOCUMENT}"
         path.write_bytes(_to_json(document))
         files[path.name] = FileRecord(hash_file(path), path.stat().st_size)
-    (folder / MANIFEST).write_bytes(_to_json(asdict(Manifest(kind, version, kgem_version(), files))))
+    (folder / MANIFEST).write_bytes(_to_json(asdict(manifest)))
     (folder / SEAL).write_bytes(_seal(hash_file(folder / MANIFEST)))
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileRecord:
+    from safetensors.torch import save_file
+
+    save_file(dict(tensors), path)
+    path.chmod(path.parent.stat().st_mode & 0o666)  # safetensors lets nobody else read it
+    return FileRecord(hash_file(path), path.stat().st_size)
 
 
 def _to_json(document: Any) -> bytes:
@@ -242,7 +290,7 @@ def _locate(folder: Path) -> tuple[Path, int] | None:
         raise ArtifactError(what, where=str(folder), remedy="check the path and its permissions") from error
 
 
-def _read(folder: Path, kind: str, version: int, mapped: bool) -> Store:
+def _read(folder: Path, kind: str, version: int, mapped: bool, wanted: Callable[[str], bool]) -> Store:
     manifest = _read_manifest(folder, kind, version)
     tensors: dict[str, Tensor] = {}
     documents: dict[str, Any] = {}
@@ -250,10 +298,12 @@ def _read(folder: Path, kind: str, version: int, mapped: bool) -> Store:
         path = folder / name
         if path.suffix == DOCUMENT:
             documents[path.stem] = _from_json(path, _read_checked(path, record))
+        elif not wanted(path.stem):
+            _check_size(path, record)
         else:
             prefix = "" if path.stem == UNGROUPED else f"{path.stem}/"
             tensors |= {prefix + key: tensor for key, tensor in _from_safetensors(path, record, mapped).items()}
-    return Store(tensors, documents, manifest)
+    return Store(tensors, documents, manifest, folder)
 
 
 def _read_manifest(folder: Path, kind: str, version: int) -> Manifest:

@@ -16,6 +16,7 @@ __all__ = ["Gaussian", "Posterior", "fill_normal"]
 
 SERIAL = 2**19  # numbers of noise up to which torch's own generator is faster, though it has one thread
 BLOCK = 2**16  # numbers of noise per pass beyond: large enough that dispatch does not count, small enough for the cache
+SUMMED = 2**22  # numbers of a table that are added up at a time
 
 # SplitMix64 (Steele, Lea, Flood 2014): the increment, then shift and multiplier of each round.
 GOLDEN = 0x9E3779B97F4A7C15
@@ -70,7 +71,9 @@ class Gaussian:
     def entropy(self) -> Tensor:
         """H[q] = sum of log_std + log(2 pi e) / 2 (Eq. 14, every constant kept), a float64 scalar."""
         constant = 0.5 * math.log(2 * math.pi * math.e)
-        return self.log_std.sum(dtype=torch.float64) + constant * self.log_std.numel()
+        rows = max(1, SUMMED // max(1, self.log_std.shape[1]))  # torch sums a float64 copy, twice the table
+        sums = [part.sum(dtype=torch.float64) for part in torch.split(self.log_std, rows)]
+        return torch.stack(sums).sum() + constant * self.log_std.numel()
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,7 @@ class Processes:
         """Several must have begun the default group of torch.distributed; `store` is what it began with."""
         self.rank, self.count = rank, count
         self.traffic = Traffic()
+        self.in_one_folder = False  # whether all see the folder of the run that they fit
         self._store = store
         self._orders = 0
         self._asked: Callable[[], bool] = lambda: False
@@ -94,16 +95,29 @@ class Processes:
             self._gather(out, tensor.contiguous())
         return out
 
-    def exchange(self, numbers: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """So many rows, or numbers, to each process in their order, and what they send here."""
+    def exchange(
+        self,
+        numbers: Tensor,
+        sent: Sequence[int],
+        received: Sequence[int],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Tensor:
+        """So many rows, or numbers, to each process in their order, and what they send here.
+
+        `meanwhile` is done while they are under way.
+        """
         if self.count == 1:
+            meanwhile()
             return numbers
         width = numbers[0].numel() if len(numbers) else 1
         others = len(numbers) - sent[self.rank]
         self._count(others * width * numbers.element_size())
-        out = numbers.new_empty(sum(received), *numbers.shape[1:])
+        out, numbers = numbers.new_empty(sum(received), *numbers.shape[1:]), numbers.contiguous()
         with self._explained():
-            self._all_to_all(out, numbers.contiguous(), list(received), list(sent))
+            wait = self._all_to_all(out, numbers, list(received), list(sent))
+        meanwhile()
+        with self._explained():
+            wait()
         return out
 
     def broadcast(self, tensor: Tensor) -> Tensor:
@@ -165,8 +179,12 @@ class Processes:
     def _gather(self, out: Tensor | None, tensor: Tensor) -> None:
         dist.gather(tensor, None if out is None else list(out), dst=0)
 
-    def _all_to_all(self, out: Tensor, numbers: Tensor, received: list[int], sent: list[int]) -> None:
-        dist.all_to_all_single(out, numbers, received, sent)
+    def _all_to_all(self, out: Tensor, numbers: Tensor, received: list[int], sent: list[int]) -> Callable[[], Any]:
+        """Begins; what it returns waits for the end."""
+        work = dist.all_to_all_single(out, numbers, received, sent, async_op=True)
+        assert work is not None
+        wait: Callable[[], Any] = work.wait
+        return wait
 
     def _broadcast(self, tensor: Tensor) -> None:
         dist.broadcast(tensor, src=0)

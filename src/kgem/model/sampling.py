@@ -42,6 +42,7 @@ class Candidates:
         total = self._ends[-1:]
         n = int(torch.poisson(total, generator=generator))
         points = torch.rand(n, generator=generator, dtype=torch.float64).mul_(total)
+        points = points.sort().values  # to be found one beside the other
         found = torch.searchsorted(self._ends, points, right=True).clamp_(max=len(self._ends) - 1)
         sample: Tensor = torch.unique(torch.cat([found, self._always]))
         return sample

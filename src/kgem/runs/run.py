@@ -48,15 +48,15 @@ from kgem.files.run_folder import (
 from kgem.files.store import Store, is_store, read_document, read_kind, read_store, write_store
 from kgem.model.processes import ALONE, Processes
 from kgem.runs.fitting import Prepared, finish
+from kgem.runs.parts import save_together
 from kgem.runs.tensorboard import TensorBoard, numbers_of
-from kgem.runs.together import END, GO_ON, RESULT, SAVE, Begun, current_job, start_together
+from kgem.runs.together import END, GO_ON, RESULT, Begun, current_job, start_together
 from kgem.settings import differences, read_toml, to_toml
 from kgem.train.driver import Fit
 from kgem.train.phases import PHASES
 from kgem.train.point_estimate import strip_prefix
 from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
-from kgem.train.whole_state import collect_state
 
 __all__ = ["Run", "check_free", "clear_run", "find_origin", "is_run", "read_log"]
 
@@ -187,11 +187,12 @@ class Run:
     @cached_property
     def fit(self) -> Fit:
         """The fit, as far as it had come."""
-        begun = Begun(self.prepared, self.config, 0.0)
+        begun = Begun(self.prepared, self.config, 0.0, folder=self.folder)
         if self._saved:
             documents = self._saved.documents
             spent = float(documents["run"]["seconds"])
-            begun = Begun(self.prepared, self.config, spent, self._saved.tensors, documents["fit"])
+            state = self._saved.tensors, documents["fit"], self._saved.folder
+            begun = Begun(self.prepared, self.config, spent, *state, self.folder)
         try:
             fit = start_together(begun, self.stop, self.processes)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -292,8 +293,7 @@ class Run:
             "log": self.records,
             "run": {"config": self.config.model_dump(mode="json"), "seconds": fit.seconds},
         }
-        self.processes.tell(SAVE)
-        self._checkpoints.save(collect_state(fit.phases), documents, step=len(self.records))
+        save_together(self._checkpoints, fit.phases, documents, len(self.records), self.processes)
         self._saved_at, self._saved_step = time.monotonic(), len(self.records)
         self._saving = self._saved_at - begun
 

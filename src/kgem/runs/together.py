@@ -16,16 +16,18 @@ from kgem.config import Config
 from kgem.files.run_folder import GRAPH, RUN_KIND, RUN_VERSION
 from kgem.files.store import read_document, read_kind
 from kgem.model.processes import Processes
+from kgem.model.shards import WHOLE
 from kgem.runs.fitting import Prepared, start_fit
+from kgem.runs.parts import SAVE, look_for_folder, read_part, write_part
 from kgem.train.driver import Fit
 from kgem.train.point_estimate import strip_prefix
 from kgem.train.stopping import Asked, never
 from kgem.train.warm_start import WarmStart
-from kgem.train.whole_state import collect_state, restore_state
+from kgem.train.whole_state import collect_state, own_state, restore_state
 
-__all__ = ["END", "GO_ON", "RESULT", "SAVE", "Begun", "current_job", "follow", "is_of_this_job", "start_together"]
+__all__ = ["END", "GO_ON", "RESULT", "Begun", "current_job", "follow", "is_of_this_job", "start_together"]
 
-FIT, SAVE, GO_ON, RESULT, END = "fit", "save", "go on", "result", "end"  # what the first tells the others
+FIT, GO_ON, RESULT, END = "fit", "go on", "result", "end"  # what the first tells the others
 GRAPH_PART, WARM_PART, STATE_PART = "graph/", "warm/", "state/"
 
 
@@ -36,14 +38,17 @@ class Begun:
     prepared: Prepared
     config: Config
     spent: float  # seconds so far
-    tensors: Mapping[str, Tensor] | None = None  # of the state that it goes on from, with all rows
+    tensors: Mapping[str, Tensor] | None = None  # of the state that it goes on from, whole or in parts
     numbers: Mapping[str, Any] | None = None
+    checkpoint: Path | None = None  # where that state is
+    folder: Path | None = None  # of the run
 
 
 def start_together(begun: Begun, stop: Asked, processes: Processes) -> Fit:
     """The fit as far as it had come, in every process that follows as in this, the first."""
     if processes.count > 1:
         processes.tell(FIT)
+        look_for_folder(begun.folder, processes)
         _tell(begun, processes)
     return _start(begun, stop, processes)
 
@@ -52,6 +57,7 @@ def follow(processes: Processes, stop: Asked = never) -> None:
     """By all but the first: a part of the fit that the first tells of, until it says that this is the end."""
     if processes.listen() == END:
         return
+    look_for_folder(None, processes)
     fit = _start(_hear(processes), stop, processes)
     for _ in fit.epochs():
         if not _obey(fit, processes):
@@ -65,8 +71,10 @@ def _obey(fit: Fit, processes: Processes) -> bool:
     while (order := processes.listen()) not in (GO_ON, END):
         if order == SAVE:
             collect_state(fit.phases)
-        else:
+        elif order == RESULT:
             fit.phases.result()
+        else:
+            write_part(fit.phases, order, processes)
     return bool(order == GO_ON)
 
 
@@ -80,12 +88,15 @@ def _start(begun: Begun, stop: Asked, processes: Processes) -> Fit:
 def _tell(begun: Begun, processes: Processes) -> None:
     prepared = begun.prepared
     warm = {} if prepared.warm is None else prepared.warm.tensors()
-    groups = {GRAPH_PART: graph_tensors(prepared.data), WARM_PART: warm, STATE_PART: begun.tensors or {}}
+    from_files = processes.in_one_folder or begun.tensors is None
+    state = {} if from_files or begun.tensors is None else dict(own_state(WHOLE, begun.tensors))
+    groups = {GRAPH_PART: graph_tensors(prepared.data), WARM_PART: warm, STATE_PART: state}
     documents = graph_documents(prepared.data) | {
         "config": begun.config.model_dump(mode="json"),
         "spent": begun.spent,
         "age": None if prepared.warm is None else prepared.warm.epochs,
         "numbers": begun.numbers,
+        "checkpoint": str(begun.checkpoint.absolute()) if from_files and begun.checkpoint else None,
     }
     processes.share({f"{part}{name}": t for part, group in groups.items() for name, t in group.items()}, documents)
 
@@ -98,6 +109,8 @@ def _hear(processes: Processes) -> Begun:
     if documents["age"] is not None:
         warm = WarmStart.from_tensors(strip_prefix(WARM_PART, tensors), documents["age"], config.device)
     state = strip_prefix(STATE_PART, tensors) or None
+    if documents["checkpoint"] is not None:
+        state = read_part(Path(documents["checkpoint"]), data.n_entities, processes)
     return Begun(Prepared(data, None, warm), config, documents["spent"], state, documents["numbers"])
 
 

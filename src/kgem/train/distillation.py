@@ -140,7 +140,8 @@ class Distillation:
             tables, optimizer, before = self.em.best, self.em.mean_optimizer, self.config.em.optimizer
         state = PointState.start(tables.clone(), config, self.generator())
         if config.optimizer == before:
-            part = config.accumulators if "adagrad" in config.optimizer and not self.is_update else 1.0
-            state.optimizer.restore({name: t * part for name, t in optimizer.state().items()})
+            state.optimizer.restore(optimizer.state(copies=False))
+            if "adagrad" in config.optimizer and not self.is_update:
+                state.optimizer.scale(config.accumulators)
         state.stopping.latest = self.is_update
         return state

@@ -7,7 +7,7 @@ Adagrad and SGD update these alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -172,7 +172,7 @@ class Optimizer:
     def moved_to(self, tables: Sequence[Tensor]) -> Optimizer:
         """An optimiser of other tables, of the same shapes, with the same accumulators."""
         moved = Optimizer(self._name, tables)
-        moved.restore(self.state())
+        moved.restore(self.state(copies=False))
         return moved
 
     def state(self, *, copies: bool = True) -> dict[str, Tensor]:
@@ -180,8 +180,14 @@ class Optimizer:
         named = {f"{i}.{name}": t for i, state in enumerate(self._states) for name, t in state.items()}
         return {name: t.clone() for name, t in named.items()} if copies else named
 
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Put back what `state` gave; the next step is then the same, bit for bit."""
+    def scale(self, part: float) -> None:
+        """Mutates: all accumulators times a part."""
+        for accumulators in self._states:
+            for tensor in accumulators.values():
+                tensor.mul_(part)
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Put back copies of what `state` gave; the next step is then the same, bit for bit."""
         for i, accumulators in enumerate(self._states):
             for name, tensor in accumulators.items():
                 before = state.get(f"{i}.{name}")  # Adam's were not there before its first step in older checkpoints

@@ -382,7 +382,7 @@ class ThreePhases:
             strengths = Strengths(*(optimum.reciprocal() for optimum in optima))
         state = EMState.start(means, strengths, config, self._generator("em"), self._generator("noise"))
         if config.carry_accumulators and config.optimizer == self.settings.pretrain.optimizer:
-            state.mean_optimizer.restore(self.pretraining.optimizer.state())
+            state.mean_optimizer.restore(self.pretraining.optimizer.state(copies=False))
         return state
 
     def _go_on_with_em(self, means: Embeddings, warm: WarmStart, measured: bool, stop: Asked) -> EMState:

@@ -19,6 +19,7 @@ from kgem.model.objective import Objective
 from kgem.model.prior import Strengths
 from kgem.model.rows import ALL, Touched
 from kgem.train.averaging import Averaging
+from kgem.train.on_demand import OnDemand
 from kgem.train.optimizer import Optimizer, Schedule
 from kgem.train.stopping import Asked, EarlyStopping, Part, never
 
@@ -116,8 +117,10 @@ class PointState:
         }
 
 
-def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """The tensors whose names begin with the prefix, under the rest of their names."""
+    if isinstance(tensors, OnDemand):
+        return tensors.under(prefix)
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
 
