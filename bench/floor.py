@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from bench.protocol import THREADS, Channel, serve
+from kgem.model.products import multiply
 
 BLOCKS = (128, 256, 512, 1024)
 SQUARE = 2048
@@ -19,7 +20,7 @@ def rates(n_entities: int, width: int, repeats: int = 2) -> dict[str, Any]:
     several block sizes, with rows of scores as long as the table and rounded up to cache lines."""
     best = dict.fromkeys(("scores", "tails", "queries", "square"), 0.0)
     a, b, c = (torch.randn(SQUARE, SQUARE) for _ in range(3))
-    best["square"] = _rate(lambda: torch.mm(a, b, out=c), 2.0 * SQUARE**3, repeats)
+    best["square"] = _rate(lambda: multiply(a, b, out=c), 2.0 * SQUARE**3, repeats)
     table, grad_table = torch.randn(n_entities, width), torch.empty(n_entities, width)
     for block in BLOCKS:
         queries, grad_queries = torch.randn(block, width), torch.empty(block, width)
@@ -39,9 +40,9 @@ def _products(
     grad_table: torch.Tensor,
 ) -> dict[str, Callable[[], object]]:
     return {
-        "scores": lambda: torch.mm(queries, table.T, out=scores),
-        "tails": lambda: torch.mm(scores.T, queries, out=grad_table),
-        "queries": lambda: torch.mm(scores, table, out=grad_queries),
+        "scores": lambda: multiply(queries, table.T, out=scores),
+        "tails": lambda: multiply(scores.T, queries, out=grad_table),
+        "queries": lambda: multiply(scores, table, out=grad_queries),
     }
 
 

@@ -8,6 +8,8 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
 from typing import Any
 
 from bench.workers import ROOT, WorkerFailed
@@ -19,6 +21,7 @@ CASES = {  # graph, K, softmax, steps of a turn, likewise in the long version
     "100,000 entities, sampled": ("made/100000/500000", 50, "sampled", 40, 400),
 }
 MORE = (4,)  # processes whose traffic is counted, beside those that are timed
+COUNTED = 4  # steps for that
 
 
 def processes(long: bool, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -27,9 +30,14 @@ def processes(long: bool, rounds: int, say: Callable[[str], None]) -> dict[str, 
     for name, (graph, dim, softmax, short, whole) in CASES.items():
         say(f"  {name}")
         steps = whole if long else short
-        turns = [[_run(n, 3 - n, graph, dim, softmax, steps) for n in (1, 2)] for _ in range(rounds)]
+        with ExitStack() as stack:
+            groups = [stack.enter_context(_Group(n, 3 - n, graph, dim, softmax)) for n in (1, 2)]
+            turns = [[group.ask(steps) for group in groups] for _ in range(rounds)]
+        traffic = list(turns[-1])
+        for n in MORE:
+            with _Group(n, 1, graph, dim, softmax) as group:
+                traffic.append(group.ask(COUNTED))
         one, two = ([turn[n]["seconds"] for turn in turns] for n in (0, 1))
-        traffic = [*turns[-1], *(_run(n, 1, graph, dim, softmax, 4) for n in MORE)]
         results[name] = {
             "dim": dim,
             "questions": turns[0][0]["questions"],
@@ -42,18 +50,34 @@ def processes(long: bool, rounds: int, say: Callable[[str], None]) -> dict[str, 
     return results
 
 
-def _run(count: int, threads: int, graph: str, dim: int, softmax: str, steps: int) -> dict[str, Any]:
-    words = ["bench.process_steps", graph, str(dim), softmax, str(threads), str(steps)]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
-    done = subprocess.run(
-        [*command, *words],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise WorkerFailed(f"bench.process_steps ended with code {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class _Group:
+    """Processes that fit one model together, and wait between turns."""
+
+    def __init__(self, count: int, threads: int, graph: str, dim: int, softmax: str) -> None:
+        words = ["bench.process_steps", graph, str(dim), softmax, str(threads)]
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
+        self._process = subprocess.Popen(
+            [*command, *words],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, steps: int) -> dict[str, Any]:
+        """What a turn of so many steps came to."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise WorkerFailed(f"bench.process_steps ended with code {self._process.wait()}")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def __enter__(self) -> _Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._process.communicate()  # no more turns

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from bench.neighbours import compare
 from bench.ours import Ours, TimedFit, export
+from bench.process_steps import Run, hear
 from bench.quality import plot, run_in_turns, seconds_until, summarise
 from bench.report import table
 from bench.workers import WorkerFailed
 from kgem.data.dataset import Dataset
+from kgem.model.processes import ALONE
 
 
 class Fake:
@@ -114,3 +118,14 @@ def shift_clock(seconds: float) -> Any:
 
     now = time.perf_counter
     return lambda: now() + seconds
+
+
+@pytest.mark.parametrize("softmax", ["exact", "sampled"])
+def test_processes_that_wait_between_turns_go_on_with_the_same_fit(
+    softmax: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("3\n2\n"))
+    run = Run(ALONE, "made/300/700", 4, softmax, torch.get_num_threads())
+    turns = [run.turn(steps) for steps in hear(ALONE)]  # more steps than an epoch has
+    assert [turn["steps"] for turn in turns] == [3, 2]
+    assert all(turn["seconds"] > 0 and turn["bytes"] == turn["collectives"] == 0 for turn in turns)

@@ -56,6 +56,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "prior",
         "posterior",
         "exact_pass",
+        "products",
         "teacher",
         "kernels",
         "pieces",

@@ -16,6 +16,7 @@ from torch import Tensor
 from kgem.data.index import LongArray, QueryIndex
 from kgem.model.embeddings import Embeddings
 from kgem.model.kernels import LANE
+from kgem.model.products import multiply
 from kgem.model.shards import WHOLE, Shards
 
 __all__ = [
@@ -96,7 +97,7 @@ class TableScorer:
                 if len(sides) > 1:
                     block[rows] = score.compare(q, tails)
                 elif score.bilinear:
-                    torch.mm(q, tails.T, out=block)
+                    multiply(q, tails.T, out=block)
                 else:
                     block.copy_(score.compare(q, tails))
 

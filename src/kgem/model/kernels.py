@@ -22,6 +22,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from kgem.model.products import add_product, multiply
 from kgem.model.scores import Score
 from kgem.model.teacher import SoftTargets
 
@@ -168,11 +169,11 @@ class SoftmaxKernel:
         if self.padded > self.n_tails:
             block[:, self.n_tails :] = -torch.inf
         if self.score.bilinear:
-            torch.mm(q, table.T, out=scores)
+            multiply(q, table.T, out=scores)
 
             def by_products(weights: Tensor, grad_table: Tensor, grad_q: Tensor) -> None:
-                grad_table.addmm_(scores.T, q * weights)
-                torch.mm(scores, table, out=grad_q).mul_(weights)
+                add_product(grad_table, scores.T, q * weights)
+                multiply(scores, table, out=grad_q).mul_(weights)
 
             return by_products
 

@@ -27,6 +27,7 @@ from kgem.model.exact_pass import expected_loss
 from kgem.model.objective import Gradients, Objective, Pieces, shuffle_batches
 from kgem.model.posterior import Gaussian
 from kgem.model.prior import Prior, Strengths
+from kgem.model.products import is_wide
 from kgem.model.rows import Rows, Touched
 from kgem.model.sampled_kernel import Side, add_up, sampled_softmax
 from kgem.model.sampling import Candidates
@@ -35,7 +36,7 @@ from kgem.model.teacher import Teacher
 __all__ = ["SampledBatch", "SampledBatches", "SampledObjective", "Step", "find_rows"]
 
 MAX_TAILS = 4096  # of a question; one with more is cut, and the answers of its other pieces are others
-SHAPES = 128  # candidates make a multiple of it where products are rounded: each new shape is compiled, for 30 ms
+SHAPES = 128  # candidates make a multiple of it where oneDNN multiplies: each new shape is compiled, for up to 30 ms
 CHECKED = 512  # questions of the exact pass that the bound is reported from
 SEEDS = 2**62
 
@@ -164,7 +165,7 @@ class SampledObjective(Objective):
 
     def _fill_up(self, drawn: Tensor) -> Tensor:
         """With the first candidate again and again, without weight, so that most steps have products of one shape."""
-        missing = -len(drawn) % SHAPES if self._dtype == torch.bfloat16 else 0
+        missing = -len(drawn) % SHAPES if self._dtype == torch.bfloat16 or is_wide() else 0
         return torch.cat([drawn, drawn[:1].expand(missing)]) if len(drawn) else drawn
 
     @torch.no_grad()

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from kgem.model.embeddings import Embeddings
+from kgem.model.products import multiply
 from kgem.model.scores import Score
 
 __all__ = ["Answers", "Estimated", "Side", "SideGradients", "add_up", "estimate_softmax", "sampled_softmax"]
@@ -179,11 +180,11 @@ def _by_products(
         soft.block.sub_(said.block.mul_((part * soft.z).to(dtype).unsqueeze(1)))
         own -= said.own * (part * counts)[side.rows]
     weighted = (read.others * weights.unsqueeze(1)).to(dtype)
-    grad_q = torch.mm(soft.block, weighted).to(read.q.dtype).mul_(factor.unsqueeze(1))
+    grad_q = multiply(soft.block, weighted).to(read.q.dtype).mul_(factor.unsqueeze(1))
     grad_q += embedding_bag(
         side.answers, read.tails, side.offsets, mode="sum", per_sample_weights=own, include_last_offset=True
     )
-    grad_others = torch.mm(soft.block.T, (read.q * factor.unsqueeze(1)).to(dtype)).to(read.q.dtype)
+    grad_others = multiply(soft.block.T, (read.q * factor.unsqueeze(1)).to(dtype)).to(read.q.dtype)
     return soft.loss, grad_q, grad_others.mul_(weights.unsqueeze(1)), Answers(read.q, side.rows, own)
 
 
@@ -208,7 +209,7 @@ def estimate_softmax(
     q: Tensor, others: Tensor, scores: Tensor, side: Side, weights: Tensor, dtype: torch.dtype
 ) -> Estimated:
     """exp of all scores and Z; `scores` (pairs,) are those of the answers."""
-    block = torch.mm(q.to(dtype), others.to(dtype).T)
+    block = multiply(q.to(dtype), others.to(dtype).T)
     block.view(-1).index_fill_(0, side.cells, -torch.inf)
     largest = scores.new_full((len(q),), -torch.inf)
     if block.shape[1]:
