@@ -239,6 +239,8 @@ def render_learning(model: Model, history: RunHistory) -> str:
         "learns the strengths; re-training fits a point estimate with them, after a short race between ways to use "
         "them."
     )
+    if any(record.get("phase") == "distil" for record in history.records):
+        about += " Distillation fits one model to what re-training and EM say together."
     if "update" in model.provenance:
         about = (
             "This run went on from an earlier one when the graph changed: a short variational EM, in which new symbols "
