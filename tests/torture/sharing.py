@@ -19,6 +19,7 @@ from torture.scenes import NOON, SCENES, fingerprint, write_graph
 __all__ = ["share_cache", "share_review", "share_run"]
 
 Work = Callable[[], object]
+UNENDING = 10**6  # decisions of somebody who will be killed
 
 
 def _start(work: Work, output: Path) -> int:
@@ -123,10 +124,9 @@ def share_review(base: Path, rounds: int, writers: int = 4, each: int = 25) -> t
     for number in range(rounds):
         root, said = _fresh(base), base / "said"
         rng = random.Random(number)
-        workers = [_start(lambda who=who: _decide(root, who, each), said) for who in range(writers)]  # type: ignore[misc]  # noqa: B023
-        done, enough = root / "acknowledged-0", rng.randrange(each)  # in the midst of its decisions
-        while _is_running(workers[0]) and (done.stat().st_size if done.exists() else 0) < enough:
-            time.sleep(0.0005)
+        counts = [UNENDING, *[each] * (writers - 1)]  # the first one is killed in the midst of them
+        workers = [_start(lambda who=who: _decide(root, who, counts[who]), said) for who in range(writers)]  # type: ignore[misc]  # noqa: B023
+        time.sleep(0.2 * rng.random())
         os.kill(workers[0], signal.SIGKILL)
         codes = [_wait(worker) for worker in workers]
         outcome = tracing.run(lambda: _check_review(root, writers))  # noqa: B023
