@@ -89,20 +89,18 @@ def test_what_is_a_table_is_one_of_polars_and_of_pandas(model: kgem.Model) -> No
         "proposals": 14,
         "similar": 7,
         "judged": 2,
+        "judgements": 2,
         "dataset": 14,
     }
     for name, result in results(model).items():
         if name == "model":
             continue
         frame = result.to_polars()
-        again = result.to_polars() if name == "judgements" else frame
         assert isinstance(frame, pl.DataFrame) and len(frame) == sizes.get(name, len(frame))
-        assert len(again) == (0 if name == "judgements" else len(frame)), "those are given once"
-        if name != "judgements":
-            table = result.to_pandas()
-            assert isinstance(table, pd.DataFrame) and list(table.columns) == frame.columns
-            for column in frame.columns:
-                assert [None if x is None else x for x in frame[column].to_list()] == plain(table[column]), column
+        table = result.to_pandas()
+        assert isinstance(table, pd.DataFrame) and list(table.columns) == frame.columns
+        for column in frame.columns:
+            assert [None if x is None else x for x in frame[column].to_list()] == plain(table[column]), column
     prediction = results(model)["prediction"]
     assert prediction.to_polars()["tail"].to_list() == [answer.label for answer in prediction]
     assert prediction.to_pandas()["probability"].dtype == np.float64
@@ -136,6 +134,15 @@ def test_a_notebook_shows_the_first_rows_and_how_many_there_are() -> None:
     judged = Judgements(iter([Judgement("a", "r", str(i), 0.5) for i in range(50)]))
     assert judged._repr_html_() == judged._repr_html_()
     assert [j.tail for j in judged] == [str(i) for i in range(50)], "what was shown is still given out"
+
+
+def test_judgements_make_the_same_table_however_often_they_are_asked_for_it() -> None:
+    judged = Judgements(iter([Judgement("a", "r", str(i), 0.5) for i in range(50)]))
+    assert next(judged).tail == "0"
+    assert judged.to_polars()["tail"].to_list() == [str(i) for i in range(1, 50)]
+    assert len(judged.to_pandas()) == len(judged.to_list()) == len(judged.to_polars()) == 49
+    assert "30 more" not in judged._repr_html_() and "29 more" in judged._repr_html_()
+    assert list(judged) == [], "each is given out once"
 
 
 def test_columns_that_are_empty_are_not_shown_and_numbers_stand_below_their_heading() -> None:

@@ -11,9 +11,8 @@ from kgem.cli import app
 
 _INTRODUCTION = """# Commands
 
-What you ask for goes to standard output, all else to standard error; `--json` makes the former JSON. Exit codes: 0
-done, 1 the run failed, 2 wrong usage or input. `kgem COMMAND --help` has the same as this page,
-which is made from the code.
+Results go to standard output, as JSON with `--json`; everything else goes to standard error. Exit codes: 0 done, 1 the
+run failed, 2 wrong usage or input. This page is made from the code; `kgem COMMAND --help` says the same.
 """
 _HELP = "--help"  # every command has it
 

@@ -75,6 +75,13 @@ def test_help_of_every_command_has_an_example(words: list[str], capsys: pytest.C
     assert any(line.startswith(f"kgem {' '.join(words)}") for line in lines)
 
 
+def test_help_of_an_argument_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also with the lowest typer that is allowed (`make floors`): older ones leave it out where there is a metavar."""
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    assert "Folders of runs or models, two or more." in " ".join(capsys.readouterr().out.split())
+
+
 ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, KgemError)]
 
 

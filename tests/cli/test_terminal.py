@@ -119,3 +119,20 @@ def test_numbers_are_whole_on_narrow_terminals(
     emit(table(["a name", "MRR", "range"], [("some label of several words", "0.123456", "0.1% to 25.5%")]))
     out = capsys.readouterr().out
     assert "0.123456" in out and "0.1% to 25.5%" in out and "…" not in out and "several" in out
+
+
+def test_long_addresses_make_no_table_wider_than_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kgem.cli.console import emit
+
+    address = "https://data.example.org/" + "0123456789" * 20
+    rows = [("Entity 1", address, 1234, "0.1% to 25.5%")]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    emit(table(["name", "address", "n", "range"], rows, left=2))
+    assert address in capsys.readouterr().out, "whole for other programs"
+    monkeypatch.setenv("COLUMNS", "80")
+    emit(table(["name", "address", "n", "range"], rows, left=2))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and any("1,234" in line and "0.1% to 25.5%" in line for line in lines)
+    assert "0123456789" * 20 in "".join(line[11:].split("  ")[0].strip() for line in lines)

@@ -195,6 +195,14 @@ def test_learning_curves_put_phases_one_after_another() -> None:
     assert top.texts[0].get_text() == f"{best:.3f}"
 
 
+def test_learning_curves_of_a_race_have_a_line_for_each_turn_and_no_gaps() -> None:
+    turns = [(0, 1), (0, 2), (1, 3), (1, 4), (2, 1), (2, 2), (1, 5), (1, 6)]  # candidate, its epoch
+    log = [{"phase": "pretrain", "candidate": c, "epoch": e, "loss": 1.0, "mrr": None, "seconds": 1} for c, e in turns]
+    figure = learning_curves(log)
+    assert [list(line.get_xdata()) for line in figure.axes[1].lines] == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert legend(figure)[0] == "pre-train\n8 epochs, 8.0 s" and figure.axes[1].get_xlim() == (0, 8)
+
+
 def test_learning_curves_of_restarts_and_of_nothing() -> None:
     log = [{"phase": "retrain", "epoch": e, "loss": 1.0, "mrr": None, "seconds": 1} for e in (1, 2, 1, 2, 3)]
     figure = learning_curves(log)

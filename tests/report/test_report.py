@@ -22,6 +22,7 @@ from kgem.report.history import RunHistory, find_run, read_history
 from kgem.report.html import breakable, esc
 from kgem.report.reasons import find_reasons, render_reasons
 from kgem.report.report import check_target, default_target, render_report, write_report
+from kgem.report.sections import render_learning
 from kgem.settings import to_toml
 from small_models import random_model
 
@@ -111,6 +112,12 @@ def test_it_says_what_the_model_says(plain_page: tuple[Model, str]) -> None:
     for chapter in ("predictions", "quality", "calibration", "strengths", "learning", "graph", "repeat"):
         assert f'href="#{chapter}"' in text and f'id="{chapter}"' in text
     assert to_toml(model.config).splitlines()[-1].split("=")[0] in shown
+
+
+def test_it_explains_the_phases_that_there_were(plain_page: tuple[Model, str]) -> None:
+    model, distilled = plain_page[0], [{**record, "phase": "distil"} for record in LOG]
+    assert "Distillation" not in render_learning(model, RunHistory(records=LOG))
+    assert "Distillation fits one model" in render_learning(model, RunHistory(records=distilled))
 
 
 def test_example_questions_are_held_out_facts_and_the_answers_listed_are_not_told(

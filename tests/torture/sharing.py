@@ -19,6 +19,7 @@ from torture.scenes import NOON, SCENES, fingerprint, write_graph
 __all__ = ["share_cache", "share_review", "share_run"]
 
 Work = Callable[[], object]
+UNENDING = 10**6  # decisions of somebody who will be killed
 
 
 def _start(work: Work, output: Path) -> int:
@@ -48,6 +49,10 @@ def _wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def _is_running(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+
 def _fresh(base: Path) -> Path:
     root = base / "root"
     shutil.rmtree(root, ignore_errors=True)
@@ -67,8 +72,10 @@ def _reference(base: Path) -> object:
 
 
 def share_run(base: Path, rounds: int, seed: int = 0) -> tuple[Counter[str], list[str]]:
-    """Three processes fit into one folder, or go on with it, while a fourth reads; at times one is killed."""
+    """Three processes fit into one folder, or go on with it, while a fourth reads; at times one is killed at work."""
+    begun = time.monotonic()
     wanted, rng = _reference(base), random.Random(seed)
+    span = time.monotonic() - begun  # of a fit
     ends: Counter[str] = Counter()
     problems = []
     for number in range(rounds):
@@ -77,8 +84,9 @@ def share_run(base: Path, rounds: int, seed: int = 0) -> tuple[Counter[str], lis
         workers = [_start(lambda: SCENES["fit"].go_on(root), said) for _ in range(3)]  # noqa: B023
         reader = _start(lambda: _read_models(root), said)  # noqa: B023
         if rng.random() < 0.5:
-            time.sleep(rng.random())
-            os.kill(rng.choice(workers), signal.SIGKILL)
+            time.sleep(span * rng.random())
+            if at_work := [worker for worker in workers if _is_running(worker)]:  # two of them are told soon, and end
+                os.kill(rng.choice(at_work), signal.SIGKILL)
         codes = [_wait(worker) for worker in workers]
         (root / "stop").touch()
         codes.append(_wait(reader))
@@ -116,7 +124,8 @@ def share_review(base: Path, rounds: int, writers: int = 4, each: int = 25) -> t
     for number in range(rounds):
         root, said = _fresh(base), base / "said"
         rng = random.Random(number)
-        workers = [_start(lambda who=who: _decide(root, who, each), said) for who in range(writers)]  # type: ignore[misc]  # noqa: B023
+        counts = [UNENDING, *[each] * (writers - 1)]  # the first one is killed in the midst of them
+        workers = [_start(lambda who=who: _decide(root, who, counts[who]), said) for who in range(writers)]  # type: ignore[misc]  # noqa: B023
         time.sleep(0.2 * rng.random())
         os.kill(workers[0], signal.SIGKILL)
         codes = [_wait(worker) for worker in workers]

@@ -68,18 +68,21 @@ class JudgedFacts(Rows[Judgement]):
 
 
 class Judgements(Iterator[Judgement], Table):
-    """Judgements as they come, each once; `to_list` and the frames have those that are left."""
+    """Judgements as they come, each once; `to_list` and the frames have those that are left, however often asked."""
 
     def __init__(self, judged: Iterator[Judgement]) -> None:
         self._coming = judged
         self._seen: deque[Judgement] = deque()  # made, to be shown, and not yet given out
+        self._rest: JudgedFacts | None = None  # all that were left when first asked for
 
     def __next__(self) -> Judgement:
         return self._seen.popleft() if self._seen else next(self._coming)
 
     def to_list(self) -> JudgedFacts:
-        """All that are left."""
-        return JudgedFacts(self)
+        """All that are left; the same again when asked again."""
+        if self._rest is None:
+            self._rest = JudgedFacts(self)
+        return self._rest
 
     def to_polars(self) -> pl.DataFrame:
         """All that are left, one row for each."""
@@ -87,6 +90,8 @@ class Judgements(Iterator[Judgement], Table):
 
     def _repr_html_(self) -> str:
         """The first of those that are left, which stay to be given out."""
+        if self._rest is not None:
+            return self._rest._repr_html_()
         self._seen.extend(islice(self._coming, SHOWN - len(self._seen)))
         return JudgedFacts(self._seen)._repr_html_()
 

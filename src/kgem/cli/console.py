@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 PIPE_WIDTH = 120  # columns where there is no terminal to ask
+BETWEEN = 3  # blanks between the columns of a table
 NARROWEST = 12  # columns of text, before a table becomes wider than the terminal
 
 WRONG_PATH = (  # errors of the system that are the user's to put right
@@ -168,10 +169,16 @@ def _render(thing: Any, file: IO[str]) -> str:
     console = Console(file=file, width=width, markup=False, highlight=False, emoji=False)
     if not isinstance(thing, Text):  # numbers are whole, even where lines then break
         wide = console.options.update_width(10 * PIPE_WIDTH)
-        console.width = max(console.width, console.measure(thing, options=wide).minimum)
+        least = _narrowest(thing) if width is None else console.measure(thing, options=wide).minimum
+        console.width = max(console.width, least)
     with console.capture() as capture:
         console.print(thing, soft_wrap=isinstance(thing, Text) and not file.isatty())
     return capture.get()
+
+
+def _narrowest(thing: Table) -> int:
+    """The width of a table on a terminal whose long words, as addresses, go on in the next line."""
+    return sum(column.min_width or 0 for column in thing.columns) + BETWEEN * (len(thing.columns) - 1)
 
 
 @contextmanager

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def runs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where to look, up to three folders down.", show_default="runs")
-    ] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to look, up to three folders down.")] = Path(
+        "runs"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """List the runs in a folder: graph, model, state, MRR and size.

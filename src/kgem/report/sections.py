@@ -239,11 +239,11 @@ def render_learning(model: Model, history: RunHistory) -> str:
         "learns the strengths; re-training fits a point estimate with them, after a short race between ways to use "
         "them."
     )
-    spent = model.provenance.get("epochs") or {}
-    if "companions" in spent:
+    phases = {record.get("phase") for record in history.records}
+    if "companions" in phases:
         about += " Companions are models from other starts, which only teach."
-    if "distil" in spent:
-        about += " Distillation makes one model that answers as all of them do together."
+    if "distil" in phases:
+        about += " Distillation fits one model to what all of them say together."
     if "update" in model.provenance:
         about = (
             "This run went on from an earlier one when the graph changed: a short variational EM, in which new symbols "

@@ -94,7 +94,7 @@ def elbo_figure(records: Records, *, m_step_from: int | None = None) -> Figure:
 
 
 class _Segment(NamedTuple):
-    """Epochs of one phase that follow each other, and where they begin on the common axis."""
+    """Epochs of one candidate that follow each other, and how many there were before them on the common axis."""
 
     phase: str
     start: int
@@ -102,7 +102,7 @@ class _Segment(NamedTuple):
 
     @property
     def epochs(self) -> Floats:
-        return self.start + np.array([record["epoch"] for record in self.records], dtype=np.float64)
+        return self._shift + np.array([record["epoch"] for record in self.records], dtype=np.float64)
 
     @property
     def colour(self) -> str:
@@ -110,19 +110,29 @@ class _Segment(NamedTuple):
 
     @property
     def end(self) -> int:
-        return self.start + int(self.records[-1]["epoch"])
+        return self._shift + int(self.records[-1]["epoch"])
+
+    @property
+    def _shift(self) -> int:
+        """Of the epochs on the axis: a candidate that has another turn goes on counting where it was."""
+        return self.start + 1 - int(self.records[0]["epoch"])
 
 
 def _segments(records: Records) -> list[_Segment]:
-    """Cut where the phase changes or the epochs start anew."""
+    """Cut where the phase or the candidate of its race changes, or the epochs start anew."""
     segments: list[_Segment] = []
     for record in records:
         last = segments[-1] if segments else None
-        if last and last.phase == record["phase"] and record["epoch"] > last.records[-1]["epoch"]:
+        if last and _goes_on(last.records[-1], record):
             last.records.append(record)
         else:
             segments.append(_Segment(record["phase"], last.end if last else 0, [record]))
     return segments
+
+
+def _goes_on(last: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    same = all(last.get(key) == record.get(key) for key in ("phase", "candidate"))
+    return bool(same and record["epoch"] > last["epoch"])
 
 
 def _draw_segment(axes: Axes, segment: _Segment, key: str) -> None:

@@ -1,6 +1,6 @@
 // Answers as bars: probability, its range as a whisker, the interval of the rank, what is known already.
 
-import { el, name, spoken } from "./dom.js";
+import { brief, el, spoken } from "./dom.js";
 import { icon } from "./icons.js";
 import { said } from "./names.js";
 import { href } from "./router.js";
@@ -89,7 +89,7 @@ function row(answer, place, asked, question, most, follow, mine) {
     el(
       "span",
       { class: "what" },
-      el("a", { class: "go", href: target, title: label }, name(label)),
+      el("a", { class: "go", href: target, title: label }, brief(label)),
       badge(known),
       mine && el("span", { class: "badge this" }, "this fact"),
       el(

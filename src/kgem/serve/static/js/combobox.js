@@ -1,7 +1,7 @@
 // A text field that finds labels while one types: the combobox pattern with a list of options below it.
 
 import { get, Offline } from "./api.js";
-import { el, name } from "./dom.js";
+import { brief, cut, el } from "./dom.js";
 import { icon } from "./icons.js";
 import { beside, named, said } from "./names.js";
 import { count, plural } from "./words.js";
@@ -210,15 +210,15 @@ function likeliest(items, text) {
 function marked(label, text) {
   const shown = said(label);
   const start = text ? shown.toLowerCase().indexOf(text.toLowerCase()) : -1;
-  if (start < 0 || shown.toLowerCase().length !== shown.length) return name(label);
+  if (start < 0 || shown.toLowerCase().length !== shown.length) return brief(label);
   const end = start + text.length;
   const short = beside(label);
   return el(
     "bdi",
     { class: "label" },
-    shown.slice(0, start),
+    cut(shown.slice(0, start), 10, 14),
     el("mark", {}, shown.slice(start, end)),
-    shown.slice(end),
-    short && el("small", { class: "iri" }, " ", short),
+    cut(shown.slice(end), 10, 40),
+    short && el("small", { class: "iri" }, " ", cut(short)),
   );
 }

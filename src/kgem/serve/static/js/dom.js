@@ -27,15 +27,27 @@ export function svg(tag, props, ...children) {
 }
 
 /** A label of the graph: isolated from the direction of the text around it, never empty to the eye. */
-export function name(label, className = "label") {
+export function name(label, className = "label", shown = (text) => text) {
   const blank = !label.trim();
   const short = beside(label);
+  const text = shown(said(label));
   return el(
     "bdi",
-    { class: blank ? `${className} blank` : className, title: said(label) === label ? null : label },
-    blank ? "(blank)" : breakable(said(label)),
-    short && el("small", { class: "iri" }, " ", breakable(short)),
+    { class: blank ? `${className} blank` : className, title: text === label ? null : label },
+    blank ? "(blank)" : breakable(text),
+    short && el("small", { class: "iri" }, " ", breakable(shown(short))),
   );
+}
+
+/** A label in a list, where it has little room: a long one loses its middle, as addresses differ at their ends. */
+export function brief(label) {
+  return name(label, "label", cut);
+}
+
+/** A long text without its middle. */
+export function cut(text, start = 24, end = 48) {
+  const signs = [...text];
+  return signs.length <= start + end + 8 ? text : `${signs.slice(0, start).join("")}…${signs.slice(-end).join("")}`;
 }
 
 /** A long label may be broken after the marks of an address or between its words, rather than anywhere. */

@@ -3,7 +3,7 @@
 import { get, Refused } from "./api.js";
 import { badge, bar, figures, why } from "./answers.js";
 import { combobox } from "./combobox.js";
-import { el, name } from "./dom.js";
+import { brief, el, name } from "./dom.js";
 import { icon } from "./icons.js";
 import { said } from "./names.js";
 import { go, href } from "./router.js";
@@ -65,7 +65,7 @@ function start({ items, total }) {
           el(
             "a",
             { class: "chip", href: href("entity", { label: item.label }) },
-            name(item.label),
+            brief(item.label),
             el("small", {}, count(item.frequency)),
           ),
         ),
@@ -189,7 +189,7 @@ function factGroup({ forward, relation, items }, label) {
     return el(
       "li",
       {},
-      el("a", { class: "chip", href: href("entity", { label: other }) }, name(other)),
+      el("a", { class: "chip", href: href("entity", { label: other }) }, brief(other)),
       fact.split !== "train" && badge(fact.split),
       why(fact),
     );
@@ -267,7 +267,7 @@ function aside({ label, frequency, strength, strength_quantile: quantile, simila
               el(
                 "li",
                 {},
-                el("a", { class: "go", href: href("entity", { label: item.label }) }, name(item.label)),
+                el("a", { class: "go", href: href("entity", { label: item.label }) }, brief(item.label)),
                 bar({ probability: Math.max(0, item.cosine) }),
                 el("small", { title: "Cosine of the vectors" }, item.cosine.toFixed(2)),
               ),

@@ -1,7 +1,7 @@
 // A fact that is given as a whole: how credible it is, its rank from both sides, and what speaks against it.
 
 import { why } from "./answers.js";
-import { el, name } from "./dom.js";
+import { brief, el } from "./dom.js";
 import { icon } from "./icons.js";
 import { sentence } from "./question.js";
 import { href } from "./router.js";
@@ -65,7 +65,7 @@ export function judgement(found) {
             ),
           ),
           [head, tail].map((label) =>
-            el("li", {}, el("a", { class: "chip", href: href("entity", { label }) }, icon("entity"), name(label))),
+            el("li", {}, el("a", { class: "chip", href: href("entity", { label }) }, icon("entity"), brief(label))),
           ),
         ),
       ),

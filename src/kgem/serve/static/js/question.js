@@ -19,8 +19,8 @@ export function asked({ head, relation, tail, ask: wish }) {
 }
 
 /** A question in words, with a question mark for what is asked. */
-export function sentence({ head, relation, tail }) {
-  const part = (label, className) => (label ? name(label, className) : el("b", { class: "unknown" }, "?"));
+export function sentence({ head, relation, tail }, shown) {
+  const part = (label, className) => (label ? name(label, className, shown) : el("b", { class: "unknown" }, "?"));
   return el("span", { class: "sentence" }, part(head, "who"), " ", part(relation, "how"), " ", part(tail, "who"));
 }
 

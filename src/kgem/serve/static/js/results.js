@@ -1,7 +1,7 @@
 // The answers to a question, how sure the model is of them, and where to go on from there.
 
 import { answerList } from "./answers.js";
-import { el, name } from "./dom.js";
+import { brief, cut, el } from "./dom.js";
 import { icon } from "./icons.js";
 import { sentence } from "./question.js";
 import { href } from "./router.js";
@@ -85,10 +85,10 @@ function goOn(question, target) {
   const links = [];
   if (target !== "relation") {
     const turned = target === "tail" ? { relation, tail: entity } : { head: entity, relation };
-    links.push(el("a", { class: "chip", href: href("ask", turned) }, icon("swap"), sentence(turned)));
+    links.push(el("a", { class: "chip", href: href("ask", turned) }, icon("swap"), sentence(turned, cut)));
   }
   for (const label of [head, tail].filter(Boolean))
-    links.push(el("a", { class: "chip", href: href("entity", { label }) }, icon("entity"), name(label)));
+    links.push(el("a", { class: "chip", href: href("entity", { label }) }, icon("entity"), brief(label)));
   if (relation)
     links.push(
       el(
@@ -96,7 +96,7 @@ function goOn(question, target) {
         { class: "chip", href: href("review", { relation }) },
         icon("review"),
         el("span", { class: "what" }, "Missing facts: "),
-        name(relation),
+        brief(relation),
       ),
     );
   return el(

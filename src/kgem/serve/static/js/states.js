@@ -1,7 +1,7 @@
 // What a view shows while it has nothing to show: loading, working, nothing found, refused, server gone.
 
 import { Offline, Refused } from "./api.js";
-import { el, name } from "./dom.js";
+import { brief, el } from "./dom.js";
 import { icon } from "./icons.js";
 import { count, plural } from "./words.js";
 
@@ -98,7 +98,7 @@ function capital(text) {
 }
 
 function suggestions(labels, correct) {
-  const links = labels.map((label) => el("li", {}, el("a", { class: "chip", href: correct(label) }, name(label))));
+  const links = labels.map((label) => el("li", {}, el("a", { class: "chip", href: correct(label) }, brief(label))));
   return el(
     "div",
     { class: "suggestions" },
