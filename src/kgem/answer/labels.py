@@ -104,12 +104,8 @@ class LabelSearch:
     def _split_words(self, symbols: LongArray, wanted: str) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Which of some symbols have a text as a word, or as words, of their own; and which have not."""
         word = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
-        places = np.flatnonzero(np.isin(self._symbols, symbols))
-        having = [
-            symbol
-            for place, symbol in zip(places, self._symbols[places], strict=True)
-            if word.search(fold(self._texts[place]))
-        ]
+        places = np.flatnonzero(np.isin(self._symbols, symbols)).tolist()
+        having = [self._symbols[place] for place in places if word.search(fold(self._texts[place]))]
         words = np.isin(symbols, having)
         return words, ~words
 
