@@ -234,8 +234,9 @@ def _compare(
     """Places of the block's facts, their log probabilities, how many unknown answers are before each, and the first."""
     ((_, logs),) = block.scores()
     rows, tails = block.put(block.rows), block.put(facts[block.places, 2])
-    own = logs[rows, tails] / _temperatures(mode, block, logs)[rows]  # before it is left out, as known or as a loop
-    log_z = normalise(mode, block, logs, known)
+    temperatures = _temperatures(mode, block, logs)
+    own = logs[rows, tails] / temperatures[rows]  # before it is left out, as known or as a loop
+    log_z = normalise(mode, block, logs, known, temperatures)
     mine = (own - log_z[rows]).double().cpu().numpy()
     best = logs.argmax(1)
     step = max(1, COMPARED // logs.shape[1])
@@ -245,20 +246,24 @@ def _compare(
         yield block.places[part], mine[part], before.cpu().numpy(), best[rows[part]].cpu().numpy()
 
 
-def normalise(mode: ModeScorer, block: Block, scores: Tensor, known: Known) -> Tensor:
+def normalise(
+    mode: ModeScorer, block: Block, scores: Tensor, known: Known, temperatures: Tensor | None = None
+) -> Tensor:
     """Divide a block's scores (b, N_e) by their temperatures, in place, and give the logsumexp of each question, (b,).
 
     The sum is over all candidates. Then known answers are left out as well: they are -inf, as is what is no candidate.
     """
+    by = _temperatures(mode, block, scores) if temperatures is None else temperatures
     scores[tuple(map(block.put, mode.candidates.self_answers(block.queries)))] = -torch.inf
-    scores.div_(_temperatures(mode, block, scores)[:, None])
+    scores.div_(by[:, None])
     log_z = scores.logsumexp(1)
     scores[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
     return log_z
 
 
-def _temperatures(mode: ModeScorer, block: Block, like: Tensor) -> Tensor:
-    return torch.from_numpy(mode.temperatures(block.queries)).to(like)
+def _temperatures(mode: ModeScorer, block: Block, scores: Tensor) -> Tensor:
+    """Of a block's questions, (b,), by its scores as they came."""
+    return torch.from_numpy(mode.temperatures(block.queries, scores)).to(scores)
 
 
 def explain_against(data: Dataset, known: Known, views: FactViews, place: int) -> Iterator[str]:
