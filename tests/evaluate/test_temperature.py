@@ -19,7 +19,7 @@ from kgem.evaluate.temperature import FARTHEST, EntropyEffect, Temperature, fit_
 
 SIDED = Temperature(0.7, 0.3, -0.2, 0.9, (0.1, -0.4, 0.2, 0.0), (0.1, 0.0, -0.3, 0.2))
 
-UNSURE = replace(SIDED, entropy=EntropyEffect(0.9, 0.3, 2.1, (0.1, -0.2, 0.0, 0.3)))
+UNSURE = replace(SIDED, entropy=EntropyEffect(0.9, 0.3, 2.1, (0.1, -0.2, 0.0, 0.3)), without=replace(SIDED, side=0.1))
 
 
 def sided_graph(seed: int = 0) -> tuple[Array, Facts, QueryIndex, QueryIndex]:
@@ -188,7 +188,7 @@ def test_where_undecided_questions_are_too_sure_that_is_found() -> None:
     facts = np.stack([heads, relations, tails], 1).astype(np.int32)
     half = len(facts) // 2
     found = fit_temperatures(Fixed(scores), facts[:half], None, train)
-    assert found.entropy is not None
+    assert found.entropy is not None and found.plain.entropy is None and found.plain == found.without
     entropies = query_entropies(Fixed(scores), facts[half:], train, found.entropy.reference)
     made = found.of(facts[half:], train, entropies)
     assert np.abs(np.log(made / t[half:])).mean() < 0.1

@@ -63,7 +63,6 @@ class ModeScorer:
     temperature: Temperature  # what its scores are divided by, so that their softmax is calibrated
     sample_scorers: Callable[[], Sequence[Scorer]]  # of draws from q, from which ranges come; made when first needed
     ranker: RanksProposals | None = None  # it was learned for one mode
-    undecided: Scorer | None = None  # whose entropies move the temperatures, if not the scorer's own
 
     @property
     def data(self) -> Dataset:
@@ -95,26 +94,18 @@ class ModeScorer:
         from kgem.evaluate.temperature import query_entropies
 
         train = self.data.query_index
-        if scores is None or self.undecided is not None:
-            return query_entropies(self.undecided or self.scorer, queries, train, reference)
+        if scores is None:
+            return query_entropies(self.scorer, queries, train, reference)
         rows, tails = (torch.from_numpy(ids).to(scores.device) for ids in known_cells(queries, train))
         found: Floats = entropies_of(scores, (rows, tails), reference).cpu().numpy()
         return found
 
     def as_samples(self) -> list[ModeScorer]:
-        """The mode together with each draw from q: what stands for its doubt. That of `bayes` are the draws alone.
-
-        Questions keep the temperatures that they have in the mode.
-        """
+        """The mode together with each draw from q: what stands for its doubt. That of `bayes` are the draws alone."""
         from kgem.evaluate.averaging import BlendScorer
 
-        undecided = self.undecided or self.scorer
         return [
-            replace(
-                self,
-                scorer=sample if self.averages_samples else BlendScorer([self.scorer, sample]),
-                undecided=undecided,
-            )
+            replace(self, scorer=sample if self.averages_samples else BlendScorer([self.scorer, sample]))
             for sample in self.sample_scorers()
         ]
 

@@ -6,7 +6,8 @@ user. One number divides all scores of a question, so that ranks stay as they ar
 
 Where it pays, the temperature also depends on how undecided the scores are themselves, by the entropy of their softmax
 at one temperature for all: a slope times (entropy - centre), in common and of the relation in its direction. It has to
-be better by two standard errors, on facts that were left out, than without: it makes answers take longer.
+be better by two standard errors, on facts that were left out, than without: it makes answers take longer. Proposals and
+judgements look at facts at the temperatures without it: theirs are right as often as claimed without, and not with it.
 
 The loss of a fact depends on its question's temperature alone, -log softmax(scores / T_q)[tail]. So it is tabulated
 once, with its slope, at a few temperatures around the common one; all fits and folds are then made from the table.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,12 @@ class Temperature:
     relations: tuple[float, ...] = ()  # log effects, those of the reversed relations after the others; or none
     slopes: tuple[float, ...] = ()  # that they add to the slope, likewise
     entropy: EntropyEffect | None = None
+    without: Temperature | None = None  # as fitted without the entropy, if that has an effect
+
+    @property
+    def plain(self) -> Temperature:
+        """Temperatures without the entropy, by which proposals and judgements look at facts."""
+        return self.without or replace(self, entropy=None)
 
     def __post_init__(self) -> None:
         numbers = (self.side, self.slope, self.centre, *self.relations, *self.slopes)
@@ -98,10 +105,11 @@ class Temperature:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         document = asdict(self) | {"relations": list(self.relations), "slopes": list(self.slopes)}
-        if self.entropy is None:
-            del document["entropy"]
-        else:
-            document["entropy"]["slopes"] = list(self.entropy.slopes)
+        del document["entropy"], document["without"]
+        if self.entropy is not None:
+            document["entropy"] = asdict(self.entropy) | {"slopes": list(self.entropy.slopes)}
+        if self.without is not None:
+            document["without"] = self.without.to_dict()
         return document
 
     @classmethod
@@ -109,8 +117,9 @@ class Temperature:
         """What to_dict made, or a mere number: one temperature for all."""
         if isinstance(document, dict):
             lists = {name: tuple(map(float, document.get(name, ()))) for name in ("relations", "slopes")}
-            entropy = document.get("entropy")
-            return cls(**document | lists | {"entropy": None if entropy is None else EntropyEffect.from_dict(entropy)})
+            nested = {"entropy": EntropyEffect, "without": cls}
+            made = {name: kind.from_dict(document[name]) for name, kind in nested.items() if name in document}
+            return cls(**document | lists | made)
         return cls(float(document))
 
 
@@ -148,14 +157,15 @@ def fit_temperatures(
     middle = float(found.mean())
     entropic = _choose_ridge(table, _Design.of(facts, train, centre, found - middle), folds, one)
     gain = plain.losses - entropic.losses
-    if gain.mean() > SURE * gain.std() / math.sqrt(len(gain)):
-        shift, (side, slope, own), (relations, slopes, owns) = entropic.fit(table)
-        effect = EntropyEffect(common, own, middle, owns)
-        return Temperature(common * math.exp(shift), side, slope, centre, relations, slopes, effect)
-    if plain.ridge == math.inf:
-        return Temperature(common)
-    shift, (side, slope), (relations, slopes) = plain.fit(table)
-    return Temperature(common * math.exp(shift), side, slope, centre, relations, slopes)
+    without = Temperature(common)
+    if plain.ridge != math.inf:
+        shift, (side, slope), (relations, slopes) = plain.fit(table)
+        without = Temperature(common * math.exp(shift), side, slope, centre, relations, slopes)
+    if gain.mean() <= SURE * gain.std() / math.sqrt(len(gain)):
+        return without
+    shift, (side, slope, by_entropy), (relations, slopes, by_relation) = entropic.fit(table)
+    effect = EntropyEffect(common, by_entropy, middle, by_relation)
+    return Temperature(common * math.exp(shift), side, slope, centre, relations, slopes, effect, without)
 
 
 @dataclass(frozen=True, eq=False)
