@@ -117,8 +117,11 @@ class Temperature:
         """What to_dict made, or a mere number: one temperature for all."""
         if isinstance(document, dict):
             lists = {name: tuple(map(float, document.get(name, ()))) for name in ("relations", "slopes")}
-            nested = {"entropy": EntropyEffect, "without": cls}
-            made = {name: kind.from_dict(document[name]) for name, kind in nested.items() if name in document}
+            made: dict[str, Any] = {}
+            if "entropy" in document:
+                made = {"entropy": EntropyEffect.from_dict(document["entropy"])}
+            if "without" in document:
+                made["without"] = cls.from_dict(document["without"])
             return cls(**document | lists | made)
         return cls(float(document))
 
