@@ -21,7 +21,7 @@ from kgem.data.dataset import Dataset
 from kgem.data.index import Vocabulary
 from kgem.data.names import Names
 from kgem.errors import ArtifactError, Damaged
-from kgem.evaluate.temperature import Temperature
+from kgem.evaluate.temperature import EntropyEffect, Temperature
 from kgem.files.store import Store, read_store, write_store
 from kgem.model.scores import SCORES
 from obvious import ALL_SCORES
@@ -38,6 +38,8 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("reciprocal", [True, False])
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path, dtype: str, reciprocal: bool) -> None:
     effects = {"point": Temperature(0.7, 0.2, -0.1, 0.8, (0.3, -0.2, 0.1, 0.0, 0.0, -0.1, 0.2, 0.4))}
+    undecided = EntropyEffect(0.9, 0.2, 1.5, (0.1, 0.0, 0.0, 0.3, 0.0, 0.0, -0.1, 0.0))
+    effects["mean"] = replace(effects["point"], entropy=undecided, without=Temperature(1.2))
     model = random_model(dtype=dtype, reciprocal=reciprocal)
     model = replace(model, temperatures=model.temperatures | effects)  # type: ignore[operator]
     model.save(tmp_path / "m")

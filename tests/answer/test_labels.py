@@ -96,6 +96,14 @@ def test_a_mistyped_label_has_neighbours(text: str, first: str | None) -> None:
     assert near[:1] == ([first] if first else []) and len(near) == len(set(near)) <= 3
 
 
+def test_a_label_that_has_the_text_as_a_word_is_meant_before_one_that_is_merely_alike() -> None:
+    labels = ["snimpy", "numpydocumentation", "python3-numpy", "numpy_abi", "q1", "python3-numpyx"]
+    near = LabelSearch(labels, np.array([1, 900, 300, 5, 7, 2]), {"q1": "NumPy for all"}).near("numpy", 6)
+    assert near == ["python3-numpy", "q1", "numpy_abi", "snimpy", "numpydocumentation", "python3-numpyx"]
+    assert LabelSearch(["a+b c", "a+bc"], np.array([1, 9])).near("a+b", 1) == ["a+b c"]  # no pattern
+    assert LabelSearch(["snimpy", "numpydocumentation"], np.array([1, 900])).near("numpy")[0] == "snimpy"
+
+
 def test_ten_times_the_labels_take_no_more_steps() -> None:
     """They are looked through as one row of bytes: nothing loops over the labels, of which there may be many."""
     rng = np.random.default_rng(0)

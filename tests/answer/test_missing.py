@@ -17,6 +17,7 @@ from kgem.answer.modes import MODES
 from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
 from kgem.evaluate import blocks
+from kgem.evaluate.temperature import EntropyEffect, Temperature
 from obvious import random_graph
 from small_models import candidates, loopless_graph, probabilities, random_model
 
@@ -178,3 +179,19 @@ def test_more_known_facts_than_can_be_looked_at_are_refused(monkeypatch: pytest.
     assert model.doubtful_facts(2, splits=("valid",))
     with pytest.raises(InputError, match=r"would take hours\n.*relations with fewer facts"):
         model.doubtful_facts(2)
+
+
+def test_proposals_are_ordered_without_the_entropy_and_told_with_it() -> None:
+    """What they are ordered by is as it was learned; the probability is the one that `predict` gives."""
+    plain = random_model()
+    effect = EntropyEffect(0.9, 0.5, 1.5, (0.1, -0.2, 0.0, 0.0, 0.2, 0.3, 0.0, 0.1))
+    both = Temperature(1.1, entropy=effect, without=plain.temperature("point"))
+    undecided = replace(plain, temperatures={"point": both})
+    one, other = (model.missing_facts(20, mode="point") for model in (plain, undecided))
+    assert [(f.head, f.relation, f.tail) for f in one] == [(f.head, f.relation, f.tail) for f in other]
+    assert all(a.probability != b.probability for a, b in zip(one, other, strict=True))
+    for fact in other:
+        question = {"head": fact.head, "tail": fact.tail} | {fact.side: None}
+        answers = undecided.predict(**question, relation=fact.relation, mode="point", top=99)
+        same = next(a for a in answers if a.label == getattr(fact, fact.side))
+        assert fact.probability == pytest.approx(same.probability)

@@ -18,10 +18,19 @@ from kgem.data.dataset import Dataset
 from kgem.errors import InputError, UnknownLabel
 from kgem.evaluate import blocks
 from kgem.evaluate.ranking import rank
-from kgem.evaluate.temperature import Temperature
+from kgem.evaluate.temperature import EntropyEffect, Temperature
 from obvious import MODES as SCORE_MODES
 from obvious import random_graph
-from small_models import TEMPERATURES, candidates, loopless_graph, probabilities, random_model, sampled, scores_of
+from small_models import (
+    TEMPERATURES,
+    candidates,
+    loopless_graph,
+    mode_scores,
+    probabilities,
+    random_model,
+    sampled,
+    scores_of,
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -138,15 +147,24 @@ def test_without_spread_in_q_there_is_no_uncertainty() -> None:
     np.testing.assert_allclose([a.probability for a in one], [a.probability for a in other], rtol=1e-8)
 
 
+@pytest.mark.parametrize("undecided", [None, EntropyEffect(0.9, 0.3, 1.5, (0.1, -0.2, 0.0, 0.0, 0.2, 0.3, 0.0, 0.1))])
 @pytest.mark.parametrize("mode", MODES)
-def test_probabilities_and_ranges_have_the_temperature_of_their_question(mode: str) -> None:
+def test_probabilities_and_ranges_have_the_temperature_of_their_question(
+    mode: str, undecided: EntropyEffect | None
+) -> None:
     plain = random_model()
     data, effects = plain.data, (0.3, -0.2, 0.1, 0.0, 0.0, -0.1, 0.2, 0.4)
-    model = replace(plain, temperatures={mode: Temperature(TEMPERATURES[mode], 0.4, -0.3, 0.8, effects)})
+    temperature = Temperature(TEMPERATURES[mode], 0.4, -0.3, 0.8, effects, entropy=undecided)
+    model = replace(plain, temperatures={mode: temperature})
     for relation, side in ((1, -0.2), (1 + data.n_relations, 0.2)):
         place = int(data.query_index.find([3], [relation])[0])
         n = len(data.query_index.tails_of(place))  # of training alone
         ratio = math.exp(side - 0.3 * (math.log(1 + n) - 0.8) + effects[relation])
+        if undecided is not None:
+            others = mode_scores(model, mode, 3, relation).clone()
+            others[data.query_index.tails_of(place).astype(int)] = -torch.inf
+            nats = float(torch.distributions.Categorical(logits=others / undecided.reference).entropy())
+            ratio *= math.exp((undecided.slope + undecided.slopes[relation]) * (nats - undecided.centre))
         question = {"head": "e3", "relation": "r1"} if side < 0 else {"relation": "r1", "tail": "e3"}
         found = model.predict(**question, mode=mode, top=99)
         assert found.temperature == pytest.approx(TEMPERATURES[mode] * ratio)

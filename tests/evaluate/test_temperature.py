@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -14,9 +15,11 @@ from kgem.data.index import QueryIndex
 from kgem.errors import InputError
 from kgem.evaluate import temperature as module
 from kgem.evaluate.calibration import fact_losses, fit_temperature, log_loss, measure, top_answers
-from kgem.evaluate.temperature import FARTHEST, Temperature, fit_temperatures
+from kgem.evaluate.temperature import FARTHEST, EntropyEffect, Temperature, fit_temperatures, query_entropies
 
 SIDED = Temperature(0.7, 0.3, -0.2, 0.9, (0.1, -0.4, 0.2, 0.0), (0.1, 0.0, -0.3, 0.2))
+
+UNSURE = replace(SIDED, entropy=EntropyEffect(0.9, 0.3, 2.1, (0.1, -0.2, 0.0, 0.3)), without=replace(SIDED, side=0.1))
 
 
 def sided_graph(seed: int = 0) -> tuple[Array, Facts, QueryIndex, QueryIndex]:
@@ -43,6 +46,44 @@ def test_each_question_has_its_own() -> None:
         np.testing.assert_array_equal(sloped.of(facts[:, :2], train), sloped.of(facts, train))
     assert max(abs(np.log(replace(SIDED, slope=-3.0).of(facts, train) / SIDED.common))) == pytest.approx(FARTHEST)
     assert set(Temperature(0.6).of(facts, train)) == {0.6}
+
+
+def obvious_entropy(scores: Array, query: tuple[int, int], train: QueryIndex, temperature: float) -> float:
+    row = scores[query] / temperature
+    row[train.tails_of(int(train.find([query[0]], [query[1]])[0]))] = -np.inf
+    p = softmax(row)
+    return -float((p[p > 0] * np.log(p[p > 0])).sum())
+
+
+@pytest.mark.parametrize("memory", [2**10, 2**30])
+def test_entropies_are_of_what_training_does_not_know(memory: int) -> None:
+    scores, facts, _, train = sided_graph()
+    found = query_entropies(Fixed(scores), facts[:, :2], train, 0.9, memory=memory)
+    wanted = [obvious_entropy(scores, (h, r), train, 0.9) for h, r, _ in facts.tolist()]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    everything = QueryIndex.build(np.array([(0, 0, t) for t in range(40)], dtype=np.int32), 40, 4)
+    assert query_entropies(Fixed(scores), facts[:1] * 0, everything, 0.9).tolist() == [0.0]  # nobody is left
+
+
+def test_a_question_whose_scores_are_undecided_has_another_temperature() -> None:
+    scores, facts, _, train = sided_graph()
+    found = query_entropies(Fixed(scores), facts, train, 0.9)
+    effect = UNSURE.entropy
+    assert effect is not None
+    wanted = [
+        SIDED.common
+        * math.exp(
+            math.log(obvious_temperature(SIDED, (h, r), train) / SIDED.common)
+            + (effect.slope + effect.slopes[r]) * (obvious_entropy(scores, (h, r), train, 0.9) - effect.centre)
+        )
+        for h, r, _ in facts.tolist()
+    ]
+    within = np.abs(np.log(np.array(wanted) / SIDED.common)) < FARTHEST
+    made = UNSURE.of(facts, train, found)
+    np.testing.assert_allclose(made[within], np.array(wanted)[within], rtol=1e-9)
+    assert within.mean() > 0.8 and np.abs(np.log(made / SIDED.common)).max() <= FARTHEST + 1e-12
+    with pytest.raises(ValueError, match="depend on the entropies"):
+        UNSURE.of(facts, train)
 
 
 @pytest.mark.parametrize("memory", [2**10, 2**30])
@@ -135,6 +176,27 @@ def test_what_was_planted_is_found(truth: Temperature) -> None:
     assert losses[1] - losses[0] < 0.1 * (losses[2] - losses[0])
 
 
+def test_where_undecided_questions_are_too_sure_that_is_found() -> None:
+    scores, facts, train = planted(Temperature(1.0))
+    heads, relations, _ = facts.T
+    sizes = 0.5 + np.random.default_rng(1).random(len(facts))[:, None] * 2  # low scores that mean what high ones do
+    spread = scores[heads, relations] * sizes
+    truth = EntropyEffect(1.0, 0.4, 1.8, (0.2, 0.0, 0.0, -0.2))
+    scores[heads, relations] = spread
+    t = Temperature(1.0, entropy=truth).of(facts, train, query_entropies(Fixed(scores), facts, train, 1.0))
+    tails = (spread / t[:, None] + np.random.default_rng(2).gumbel(size=spread.shape)).argmax(1)
+    facts = np.stack([heads, relations, tails], 1).astype(np.int32)
+    half = len(facts) // 2
+    found = fit_temperatures(Fixed(scores), facts[:half], None, train)
+    assert found.entropy is not None and found.plain.entropy is None and found.plain == found.without
+    entropies = query_entropies(Fixed(scores), facts[half:], train, found.entropy.reference)
+    made = found.of(facts[half:], train, entropies)
+    assert np.abs(np.log(made / t[half:])).mean() < 0.1
+    one = fit_temperature(Fixed(scores), facts[:half], None)
+    losses = [log_loss(Fixed(scores), facts[half:], None, each) for each in (t[half:], made, one)]
+    assert losses[1] - losses[0] < 0.2 * (losses[2] - losses[0])
+
+
 def test_where_questions_do_not_differ_one_temperature_is_kept() -> None:
     scores, facts, train = planted(Temperature(1.7), 1000)
     found = fit_temperatures(Fixed(scores), facts, None, train)
@@ -150,7 +212,8 @@ def test_without_facts_it_is_one() -> None:
 
 
 def test_documents_come_back_and_a_number_is_one_temperature_for_all() -> None:
-    assert Temperature.from_dict(SIDED.to_dict()) == SIDED
+    assert Temperature.from_dict(SIDED.to_dict()) == SIDED and "entropy" not in SIDED.to_dict()
+    assert Temperature.from_dict(json.loads(json.dumps(UNSURE.to_dict()))) == UNSURE
     assert Temperature.from_dict(0.4) == Temperature(0.4)
     old = SIDED.to_dict()
     del old["slopes"]  # older models have none
@@ -160,3 +223,8 @@ def test_documents_come_back_and_a_number_is_one_temperature_for_all() -> None:
             Temperature(wrong)
     with pytest.raises(ValueError, match="a temperature of"):
         Temperature(1.0, relations=(math.nan,))
+    for broken in ({"reference": 0.0}, {"slope": math.nan}, {"slopes": [math.inf]}):
+        document = UNSURE.to_dict()
+        document["entropy"] |= broken
+        with pytest.raises(ValueError, match="an entropy at"):
+            Temperature.from_dict(document)

@@ -187,18 +187,20 @@ def view_facts(
     known: Known,
     rules: Known | None = None,
     *,
+    as_answers: bool = False,
     memory: int = MEMORY,
     on_progress: OnProgress | None = None,
 ) -> FactViews:
     """Look at facts (n, 3) from both sides, in blocks of at most about `memory` bytes.
 
-    `rules` are the facts that may be broken rules of, if these are more than those that count as known.
+    `rules` are the facts that may be broken rules of, if these are more than those that count as known. Models learn
+    from what is seen at temperatures without the entropy; `as_answers` is with it, as `predict` answers.
     """
     data, rules = mode.data, rules or known
     asked = data.reciprocal(facts.astype(np.int32)).astype(np.int64)  # (2 n, 3)
     log_probability, (better, first) = np.empty(len(asked)), np.empty((2, len(asked)), dtype=np.int64)
     for block in Blocks(mode.scorer, asked, memory, whole=True, on_progress=on_progress):
-        for places, logs, before, best in _compare(mode, block, asked, known):
+        for places, logs, before, best in _compare(mode, block, asked, known, as_answers):
             log_probability[places], better[places], first[places] = logs, before, best
     back = np.concatenate([asked[len(facts) :], asked[: len(facts)]])  # the same facts from the other side
     relations = asked[:, 1]
@@ -229,13 +231,15 @@ def view_facts(
 
 
 def _compare(
-    mode: ModeScorer, block: Block, facts: LongArray, known: Known
+    mode: ModeScorer, block: Block, facts: LongArray, known: Known, as_answers: bool
 ) -> Iterator[tuple[LongArray, Floats, LongArray, LongArray]]:
     """Places of the block's facts, their log probabilities, how many unknown answers are before each, and the first."""
     ((_, logs),) = block.scores()
     rows, tails = block.put(block.rows), block.put(facts[block.places, 2])
-    own = logs[rows, tails] / _temperatures(mode, block, logs)[rows]  # before it is left out, as known or as a loop
-    log_z = normalise(mode, block, logs, known)
+    scale = mode.temperatures(block.queries, logs) if as_answers else _plain_temperatures(mode, block)
+    temperatures = torch.from_numpy(scale).to(logs)
+    own = logs[rows, tails] / temperatures[rows]  # before it is left out, as known or as a loop
+    log_z = normalise(mode, block, logs, known, temperatures)
     mine = (own - log_z[rows]).double().cpu().numpy()
     best = logs.argmax(1)
     step = max(1, COMPARED // logs.shape[1])
@@ -245,20 +249,24 @@ def _compare(
         yield block.places[part], mine[part], before.cpu().numpy(), best[rows[part]].cpu().numpy()
 
 
-def normalise(mode: ModeScorer, block: Block, scores: Tensor, known: Known) -> Tensor:
+def normalise(
+    mode: ModeScorer, block: Block, scores: Tensor, known: Known, temperatures: Tensor | None = None
+) -> Tensor:
     """Divide a block's scores (b, N_e) by their temperatures, in place, and give the logsumexp of each question, (b,).
 
     The sum is over all candidates. Then known answers are left out as well: they are -inf, as is what is no candidate.
     """
+    by = torch.from_numpy(_plain_temperatures(mode, block)).to(scores) if temperatures is None else temperatures
     scores[tuple(map(block.put, mode.candidates.self_answers(block.queries)))] = -torch.inf
-    scores.div_(_temperatures(mode, block, scores)[:, None])
+    scores.div_(by[:, None])
     log_z = scores.logsumexp(1)
     scores[tuple(map(block.put, known_cells(block.queries, known.index)))] = -torch.inf
     return log_z
 
 
-def _temperatures(mode: ModeScorer, block: Block, like: Tensor) -> Tensor:
-    return torch.from_numpy(mode.temperatures(block.queries)).to(like)
+def _plain_temperatures(mode: ModeScorer, block: Block) -> Floats:
+    """Of a block's questions, without the entropy: (b,)."""
+    return mode.temperature.plain.of(block.queries, mode.data.query_index)
 
 
 def explain_against(data: Dataset, known: Known, views: FactViews, place: int) -> Iterator[str]:

@@ -86,7 +86,10 @@ class LabelSearch:
         return len(found), found[best]
 
     def near(self, text: str, most: int = 3) -> list[str]:
-        """Labels that may have been meant by one that is not there: alike as a whole, or with the text inside."""
+        """Labels that may have been meant by one that is not there: with the text as a word, alike, or with it inside.
+
+        Who writes numpy means python3-numpy rather than snimpy.
+        """
         wanted = fold(text)[:COMPARED]
         if not wanted:
             return []
@@ -94,8 +97,17 @@ class LabelSearch:
             fold(self._texts[i])[:COMPARED]: self.labels[self._symbols[i]] for i in self._alike(wanted)[::-1].tolist()
         }
         close = [alike[name] for name in difflib.get_close_matches(wanted, alike, n=most, cutoff=ALIKE)]
-        inside = [self.labels[i] for i in self.find(wanted, most, by_frequency=True)[1].tolist()]
-        return list(dict.fromkeys([*close[:1], *inside, *close]))[:most]
+        inside = self.find(wanted, NEIGHBOURS, by_frequency=True)[1]
+        words, others = ([self.labels[i] for i in inside[kind].tolist()] for kind in self._split_words(inside, wanted))
+        return list(dict.fromkeys([*words, *close[:1], *others[:most], *close]))[:most]
+
+    def _split_words(self, symbols: LongArray, wanted: str) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which of some symbols have a text as a word, or as words, of their own; and which have not."""
+        word = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
+        places = np.flatnonzero(np.isin(self._symbols, symbols)).tolist()
+        having = [self._symbols[place] for place in places if word.search(fold(self._texts[place]))]
+        words = np.isin(symbols, having)
+        return words, ~words
 
     def _alike(self, wanted: str) -> LongArray:
         """The labels that have most pairs of letters in common with a text, for their length; the frequent first."""

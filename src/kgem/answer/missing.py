@@ -137,7 +137,10 @@ def missing_facts(
     order = np.argsort(-worth, kind="stable")
     chosen = order[allowed[order]][:top]
     told = [None] * len(chosen) if chances is None else chances[chosen].tolist()
-    return ScoredFacts(_to_proposals(mode, views.take(chosen), shares[chosen].argmax(1), told, known))
+    picked = views.take(chosen)
+    if mode.temperature.entropy is not None:  # they are told with the probability that `predict` gives them
+        picked = view_facts(mode, picked.facts, Known.training(data), known, as_answers=True, memory=memory)
+    return ScoredFacts(_to_proposals(mode, picked, shares[chosen].argmax(1), told, known))
 
 
 @torch.no_grad()

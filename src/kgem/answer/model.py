@@ -220,7 +220,7 @@ class Model:
         wrong = None if negatives is None else encode_known(self.data, negatives)
         if wrong is not None and len(wrong) < FEWEST:
             raise InputError(
-                f"{len(wrong):,} wrong facts with labels that the graph has are too few to learn from",
+                f"too few wrong facts to learn from: the graph has the labels of {len(wrong):,}",
                 where="negatives",
                 remedy=f"give {FEWEST} different ones or more; without any, it makes its own",
             )
@@ -233,7 +233,7 @@ class Model:
             )
         if judge is None:
             raise InputError(
-                f"{len(self.data.valid):,} validation facts are too few to learn from",
+                f"too few validation facts to learn from: {len(self.data.valid):,}",
                 where=self.data.name,
                 remedy=f"it takes {FEWEST}; fit the graph with more facts for validation",
             )

@@ -76,9 +76,29 @@ class ModeScorer:
         rows = table[torch.from_numpy(others.astype("int64")).to(table.device)]
         return torch.cosine_similarity(rows, table[entity].unsqueeze(0), dim=1)
 
-    def temperatures(self, queries: Ints) -> Floats:
-        """What the scores of questions (b, 2 or more), with reciprocal relations, are divided by: (b,)."""
-        return self.temperature.of(queries, self.data.query_index)
+    def temperatures(self, queries: Ints, scores: Tensor | None = None) -> Floats:
+        """What the scores of questions (b, 2 or more), with reciprocal relations, are divided by: (b,).
+
+        `scores` (b, N_e) of the scorer, as they came, need not be made once more where temperatures depend on them.
+        """
+        train, effect = self.data.query_index, self.temperature.entropy
+        if effect is None:
+            return self.temperature.of(queries, train)
+        return self.temperature.of(queries, train, self._entropies(queries, effect.reference, scores))
+
+    def _entropies(self, queries: Ints, reference: float, scores: Tensor | None) -> Floats:
+        import torch
+
+        from kgem.evaluate.blocks import known_cells
+        from kgem.evaluate.softmax import entropies_of
+        from kgem.evaluate.temperature import query_entropies
+
+        train = self.data.query_index
+        if scores is None:
+            return query_entropies(self.scorer, queries, train, reference)
+        rows, tails = (torch.from_numpy(ids).to(scores.device) for ids in known_cells(queries, train))
+        found: Floats = entropies_of(scores, (rows, tails), reference).cpu().numpy()
+        return found
 
     def as_samples(self) -> list[ModeScorer]:
         """The mode together with each draw from q: what stands for its doubt. That of `bayes` are the draws alone."""

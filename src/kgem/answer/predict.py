@@ -33,6 +33,8 @@ from kgem.tables import SHOWN, Bar, Rows, Table, draw_table
 if TYPE_CHECKING:
     import polars as pl
 
+    from kgem.evaluate.temperature import Floats
+
 __all__ = ["MEANING", "Answer", "Prediction", "Predictions", "Query", "predict_many"]
 
 INTERVAL = ((0.05, math.floor, torch.minimum), (0.95, math.ceil, torch.maximum))  # credible: quantiles, outwards
@@ -237,14 +239,14 @@ class _Asking:
     def entities(self, queries: Sequence[Query], block: Block) -> list[Prediction]:
         """Answers to a block of (h, r, ?)."""
         data, ids = self.mode.data, block.queries
-        logs, sampled = self._logs(block)
+        logs, sampled, temperatures = self._logs(block)
         entropy = -(logs.exp() * logs).nan_to_num(0.0).sum(1)
         hidden = known_cells(ids, data.filter_index) if self.new_only else None
         picked = self._pick(logs, sampled, hidden)
-        known, temperatures = self._splits(ids, picked.places), self.mode.temperatures(ids).tolist()
+        known, about = self._splits(ids, picked.places), zip(temperatures.tolist(), entropy.tolist(), strict=True)
         return [
-            self._to_prediction(query, data.entities, data.entity_counts, picked, row, (temperature, nats), known)
-            for row, (query, temperature, nats) in enumerate(zip(queries, temperatures, entropy.tolist(), strict=True))
+            self._to_prediction(query, data.entities, data.entity_counts, picked, row, own, known)
+            for row, (query, own) in enumerate(zip(queries, about, strict=True))
         ]
 
     @torch.no_grad()
@@ -255,7 +257,7 @@ class _Asking:
         ids = np.stack([np.full(data.n_relations, head), np.arange(data.n_relations)], axis=1)
         parts = []
         for block in self.blocks(ids):
-            logs, sampled = self._logs(block)
+            logs, sampled, _ = self._logs(block)
             parts.append((logs[None, :, tail], None if sampled is None else sampled[:, None, :, tail]))
         every = torch.cat([logs for logs, _ in parts], 1)  # (1, N_r)
         sampled_parts = [sampled for _, sampled in parts if sampled is not None]
@@ -267,8 +269,11 @@ class _Asking:
         about = self.mode.temperature.common, None
         return self._to_prediction(query, data.relations, data.relation_counts, picked, 0, about, known)
 
-    def _logs(self, block: Block) -> tuple[Tensor, Tensor | None]:
-        """Log probabilities in this mode (b, N_e) and, where wanted, as every sample of q moves them (S, b, N_e)."""
+    def _logs(self, block: Block) -> tuple[Tensor, Tensor | None, Floats]:
+        """Log probabilities in this mode (b, N_e) and, where wanted, as every sample of q moves them (S, b, N_e).
+
+        Also what the questions' scores were divided by, (b,).
+        """
         mode, n = self.mode, self.mode.scorer.n_entities
         never = tuple(map(block.put, mode.candidates.self_answers(block.queries)))
         sampled = block.buffer.new_empty(len(self._sample_scorers), len(block.queries), n)
@@ -279,12 +284,13 @@ class _Asking:
             scores = average.clamp_min_(torch.finfo(average.dtype).tiny).log_()
         else:
             ((_, scores),) = block.scores()
-        temperatures = torch.from_numpy(mode.temperatures(block.queries)).to(scores)[:, None]
-        scores.div_(temperatures)[never] = -torch.inf
+        temperatures = mode.temperatures(block.queries, scores)
+        by = torch.from_numpy(temperatures).to(scores)[:, None]
+        scores.div_(by)[never] = -torch.inf
         if not self.ranges:
-            return scores.log_softmax(1), None
-        moved = sampled.sub_(sampled.mean(0)).mul_(SPREAD).div_(temperatures).add_(scores)
-        return scores.log_softmax(1), moved.log_softmax(2)
+            return scores.log_softmax(1), None, temperatures
+        moved = sampled.sub_(sampled.mean(0)).mul_(SPREAD).div_(by).add_(scores)
+        return scores.log_softmax(1), moved.log_softmax(2), temperatures
 
     def _pick(self, logs: Tensor, sampled: Tensor | None, hidden: Cells | None) -> _Picked:
         """The best of each row of (b, n), without the hidden cells; sampled (S, b, n) tells how sure that is."""

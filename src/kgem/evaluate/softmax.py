@@ -18,7 +18,16 @@ from kgem.data.index import QueryIndex
 from kgem.evaluate.blocks import Block, Blocks, Ints, OnProgress, Scorer, Targets
 from kgem.model.embeddings import Embeddings
 
-__all__ = ["Competition", "Temperatures", "first_answers", "log_losses", "log_probabilities", "split_competitions"]
+__all__ = [
+    "Competition",
+    "Temperatures",
+    "entropies",
+    "entropies_of",
+    "first_answers",
+    "log_losses",
+    "log_probabilities",
+    "split_competitions",
+]
 
 UNDERFLOW = -800.0  # exp of this is zero, in float64 too
 LOWEST = -1e30  # the highest score of a query that has no competitor left
@@ -164,6 +173,29 @@ def log_losses(part: Competition, temperatures: Temperatures) -> Tensor:
     mean = own.first / own.zeroth
     variance = (own.second / own.zeroth - mean.square()).clamp_min(0)
     return torch.stack([own.zeroth.log() + beta[part.rows] * gap, mean + gap, variance])
+
+
+@torch.no_grad()
+def entropies(part: Competition, temperature: float) -> Tensor:
+    """For each fact the entropy of softmax(scores / T) over what its query does not know, nats: (n,), float64."""
+    beta = part.betas(temperature)
+    return _entropy(part.sum_competitors(beta), beta)[part.rows]
+
+
+@torch.no_grad()
+def entropies_of(scores: Tensor, left_out: tuple[Tensor, Tensor], temperature: float) -> Tensor:
+    """Likewise for queries whose scores (b, N_e) are at hand, without some cells of them: (b,), float64."""
+    beta = scores.new_full((len(scores),), 1 / temperature, dtype=torch.float64)
+    others = scores.nan_to_num(nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)  # a copy
+    others[left_out] = -torch.inf
+    return _entropy(Moments.of(others, beta), beta)
+
+
+def _entropy(moments: Moments, beta: Tensor) -> Tensor:
+    """log Z - beta E[d]; none where nothing competes."""
+    there = moments.zeroth > 0
+    z = moments.zeroth.where(there, torch.ones_like(moments.zeroth))
+    return (z.log() - beta * moments.first / z).clamp_min(0)
 
 
 @torch.no_grad()
