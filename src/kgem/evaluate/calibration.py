@@ -245,10 +245,13 @@ def _check_temperatures(temperatures: Temperatures) -> None:
 
 
 def _typical(temperatures: Temperatures) -> float:
-    """The geometric mean."""
+    """The geometric mean, which is that of equal ones to the last digit."""
     if not isinstance(temperatures, np.ndarray):
         return temperatures
-    return float(np.exp(np.log(temperatures).mean())) if len(temperatures) else 1.0
+    if not len(temperatures):
+        return 1.0
+    first = float(temperatures[0])
+    return first * float(np.exp(np.log(temperatures / first).mean()))
 
 
 def _plain(value: Any) -> Any:

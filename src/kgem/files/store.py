@@ -139,10 +139,12 @@ def read_store(
     while found := _locate(folder):
         place, handle = found
         try:
-            return _read(place, kind, version, mapped, wanted)
+            store = _read(place, kind, version, mapped, wanted)
+            if is_at(handle, place):
+                return store  # else it was replaced while being read, and may be of two
         except ArtifactError:
             if is_at(handle, place):
-                raise  # else it was replaced while being read: not damaged
+                raise  # else it was replaced, and is not damaged
         finally:
             os.close(handle)
     raise ArtifactError(f"there is no {kind} here", where=str(folder), remedy="check the path")
@@ -372,12 +374,15 @@ def _from_safetensors(path: Path, record: FileRecord, mapped: bool) -> dict[str,
     """The tensors of a file, in memory that torch itself aligned unless `mapped`: how sums round can depend on it."""
     from safetensors import SafetensorError, safe_open
 
+    def view(path: Path) -> dict[str, Tensor]:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in sorted(file.keys())}
+
     _check_size(path, record)
     if _read_with(path, hash_file) != record.sha256:
         raise Damaged(_OTHER_HASH, where=str(path), remedy=_ANEW)
     try:
-        with safe_open(path, framework="pt") as file:
-            views = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        views = _read_with(path, view)
     except SafetensorError as error:
         raise Damaged("is not in safetensors format", where=str(path), remedy=_ANEW) from error
     return views if mapped else {name: view.clone() for name, view in views.items()}
