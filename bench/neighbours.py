@@ -29,6 +29,7 @@ SHORT = {  # phases of a few epochs: their pace is what counts
     "em.epochs": "3",
     "retrain.epochs": "3",
     "retrain.candidates": "[[1.0, 0.0]]",
+    "companions.mixes": "[]",
     "distil.epochs": "3",
     "run.products": "exact",
 }

@@ -19,6 +19,7 @@ ONE_EPOCH = {
     "em.epochs": "1",
     "retrain.epochs": "1",
     "retrain.candidates": "[[1.0, 0.0]]",
+    "companions.mixes": "[]",
     "distil.epochs": "1",
     "run.checkpoint_seconds": "0",
 }
