@@ -50,17 +50,19 @@ def _graph(graph: str, dim: int, rounds: int) -> dict[str, Any]:
         "after": ([], {}),
     }
     taken: dict[str, dict[str, list[list[float]]]] = {way: {"alone": [], "together": []} for way in ways}
-    threads: dict[str, int] = {}
+    threads: dict[str, dict[str, list[int]]] = {way: {"alone": [], "together": []} for way in ways}
     for _ in range(rounds):
         for way, (words, environment) in ways.items():
             for name, number in (("alone", 1), ("together", AT_ONCE)):
                 fits = _fit_at_once(graph, dim, words, environment, number)
                 taken[way][name] += [each["epochs"] for each in fits]
-                threads[way] = fits[0]["threads"]
+                threads[way][name] += [each["threads"] for each in fits]
     return {"dim": dim, "at_once": AT_ONCE, "cores": cores, **compare(taken, threads)}
 
 
-def compare(taken: Mapping[str, Mapping[str, list[list[float]]]], threads: Mapping[str, int]) -> dict[str, Any]:
+def compare(
+    taken: Mapping[str, Mapping[str, list[list[float]]]], threads: Mapping[str, Mapping[str, list[int]]]
+) -> dict[str, Any]:
     """Medians and ratios of the seconds of the epochs that all of the fits had: phases differ in their pace."""
     common = min(len(epochs) for fits in taken.values() for each in fits.values() for epochs in each)
     if not common:

@@ -178,13 +178,14 @@ def _time_lines(suites: dict[str, Any]) -> Iterator[str]:
 
 def _neighbour_lines(suites: dict[str, Any]) -> Iterator[str]:
     if "neighbours" in suites:
-        yield "| fits at once | graph | threads of each | one alone, s | each of three, s | ratio |"
-        yield "|---|---|---:|---:|---:|---:|"
+        yield "| fits at once | graph | threads of each, alone | of three | one alone, s | each of three, s | ratio |"
+        yield "|---|---|---:|---:|---:|---:|---:|"
         for graph, result in suites["neighbours"].items():
             for way, title in (("before", "torch's threads"), ("after", "as kgem chooses")):
                 each = result[way]
+                threads = " | ".join(", ".join(map(str, each["threads"][name])) for name in ("alone", "together"))
                 times = f"{each['alone']:.1f} | {each['together']:.1f} | {each['ratio']:.1f}"
-                yield f"| {title} | {graph}, K = {result['dim']} | {each['threads']} | {times} |"
+                yield f"| {title} | {graph}, K = {result['dim']} | {threads} | {times} |"
         yield ""
 
 

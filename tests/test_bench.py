@@ -104,7 +104,7 @@ def test_neighbours_are_compared_over_the_epochs_that_all_had() -> None:
         "before": {"alone": [[1.0, 1.0, 9.0]], "together": [[8.0, 12.0], [10.0, 10.0, 50.0], [10.0, 14.0]]},
         "after": {"alone": [[1.0, 1.2, 9.0]], "together": [[3.0, 3.0, 9.0], [3.0, 3.6], [3.0, 3.6]]},
     }
-    result = compare(taken, {"before": 2, "after": 1})
+    result = compare(taken, {"before": {"alone": [2], "together": [2, 2]}, "after": {"alone": [2], "together": [1, 1]}})
     assert result["epochs"] == 2
     assert result["before"]["ratio"] == pytest.approx(10.0)
     assert result["after"]["ratio"] == pytest.approx(3.0)

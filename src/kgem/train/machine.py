@@ -24,7 +24,7 @@ __all__ = ["Probe", "choose_threads", "measure", "record_threads", "settle", "us
 
 SLACK = 1.1  # the fewest threads are taken that are within it of the fastest
 PAYS = 0.95  # of the time of exact products: rounded ones are taken below it
-ROUNDS = 3  # turns of each
+ROUNDS = 6  # turns of each: other work on the machine can spoil a few
 TURN = 0.05  # seconds of a turn, but at least one step
 SMALL_STEP = 1e8  # operations, about a millisecond
 HOPELESS = 2.0  # times the fastest: no further turns
