@@ -21,7 +21,7 @@ SECONDS = {True: 120.0, False: 10.0}  # of training, after which ranks are compa
 PARTS = {True: 10, False: 20}  # of an epoch, between which the peer can be stopped
 ENTITIES = {True: (100_000, 300_000, 1_000_000, 3_000_000), False: (30_000, 100_000, 300_000)}
 FACTS = {True: 2_000_000, False: 200_000}  # of the graphs that grow in entities
-STEPS = {True: 50, False: 10}
+STEPS = {True: 500, False: 100}  # so many that what is done once an epoch, and in each turn, counts little
 
 Start = Callable[[str], Worker]
 
@@ -71,7 +71,10 @@ def _contest(start: Start, peer: Peer, path: str, long: bool) -> dict[str, Any]:
 
 
 def _growth(start: Start, folder: Path, long: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds of an epoch of as many facts, by the number of entities."""
+    """Seconds of an epoch of as many facts, by the number of entities.
+
+    The more entities, the fewer facts share a question, and an epoch has more of them.
+    """
     points = []
     for entities in ENTITIES[long]:
         say(f"  {entities:,} entities")
@@ -81,7 +84,11 @@ def _growth(start: Start, folder: Path, long: bool, say: Callable[[str], None]) 
         with start("scale_worker") as ours:
             ours.ask("load", path=path, dim=DIM, negatives=NEGATIVES)
             answer = ours.ask("epoch", steps=STEPS[long])
-            points.append({**about, **{name: answer[name] for name in ("seconds", "processor_seconds", "peak_bytes")}})
+            told = ("questions", "seconds", "processor_seconds", "peak_bytes")
+            points.append({**about, **{name: answer[name] for name in told}})
     # Of processor time, which other work on the machine changes less than that of the clock.
-    per_fact = [point["processor_seconds"] / point["facts"] for point in points]
-    return {"points": points, "ratio": max(per_fact) / min(per_fact)}
+    ratios = {}
+    for each in ("facts", "questions"):
+        seconds = [point["processor_seconds"] / point[each] for point in points]
+        ratios[each] = max(seconds) / min(seconds)
+    return {"points": points, "ratios": ratios}

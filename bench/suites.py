@@ -223,13 +223,16 @@ def _neighbours(plan: Plan) -> dict[str, Any]:
 
 
 def quality(plan: Plan, graph: str = GRAPHS[0]) -> dict[str, Any]:
-    """Seconds of training until some MRRs on validation: all of ours, and PyKEEN with its own published settings."""
-    with _contestants(plan, graph, {"ours": "ours", "pykeen": "pykeen_worker"}) as (workers, about):
+    """Seconds of training until some MRRs on validation: all of ours, and PyKEEN with published settings and ours."""
+    contestants = {"ours": "ours", "pykeen": "pykeen_worker", "alike": "pykeen_worker"}
+    with _contestants(plan, graph, contestants) as (workers, about):
+        asked = {"graph": graph, "facts": VALIDATED_FACTS}
 
-        def train(worker: Worker) -> Callable[[float], dict[str, Any]]:
-            return lambda seconds: worker.ask("train_for", seconds=seconds, graph=graph, facts=VALIDATED_FACTS)
+        def train(name: str, worker: Worker) -> Callable[[float], dict[str, Any]]:
+            settings = {"alike": True} if name == "alike" else {}
+            return lambda seconds: worker.ask("train_for", seconds=seconds, **asked, **settings)
 
-        curves = run_in_turns({name: train(worker) for name, worker in workers.items()}, plan.minutes)
+        curves = run_in_turns({name: train(name, worker) for name, worker in workers.items()}, plan.minutes)
     plot(curves, graph, plan.folder)
     return {"graph": _counts(about), "dim": DIM, "facts": VALIDATED_FACTS, "minutes": plan.minutes, **summarise(curves)}
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
     # Threads of OpenMP that wait for each other take the processor from other fits; torch reads this when it starts.
     os.environ["GOMP_SPINCOUNT"] = "10000"
+# Tables and scores in pages of 2 MB where the system offers them; torch reads this when it first asks for memory.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __all__ = [
     "Config",

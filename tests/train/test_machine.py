@@ -54,7 +54,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, seconds: dict[tuple[str, int], floa
         return lambda: seconds[kinds[id(probe)], threads]
 
     monkeypatch.setattr(machine.Probe, "start", start)
-    monkeypatch.setattr(machine, "_turn", turn)
+    monkeypatch.setattr(machine, "time_turn", turn)
     return asked
 
 
@@ -151,3 +151,11 @@ def test_threads_that_wait_give_way_unless_the_user_said_how_they_wait(said: dic
     code = "import os, sys, kgem; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split() == [found, "False"]
+
+
+@pytest.mark.parametrize(("said", "found"), [({}, "1"), ({"THP_MEM_ALLOC_ENABLE": "0"}, "0")])
+def test_memory_comes_in_large_pages_unless_the_user_said_how(said: dict[str, str], found: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "THP_MEM_ALLOC_ENABLE"} | said
+    code = "import os, kgem; print(os.environ['THP_MEM_ALLOC_ENABLE'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == found

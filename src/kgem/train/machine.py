@@ -20,7 +20,7 @@ from kgem.model.teacher import multiplies_bfloat16
 from kgem.train.point_estimate import compute_gradients, default_batch_size
 from kgem.train.softmax import Softmax
 
-__all__ = ["Probe", "choose_threads", "measure", "record_threads", "settle", "use_threads"]
+__all__ = ["Probe", "choose_threads", "measure", "record_threads", "settle", "time_turn", "use_threads"]
 
 SLACK = 1.1  # the fewest threads are taken that are within it of the fastest
 PAYS = 0.95  # of the time of exact products: rounded ones are taken below it
@@ -83,7 +83,7 @@ def settle(data: Dataset, config: Config) -> Config:
     threads, products = counts[0], kinds[0]
     if len(counts) * len(kinds) > 1 and _operations(data, config) > SMALL_STEP:
         probes = {kind: Probe.start(data, config, kind) for kind in kinds}
-        seconds = measure({(kind, n): _turn(probes[kind], n) for kind in kinds for n in counts})
+        seconds = measure({(kind, n): time_turn(probes[kind], n) for kind in kinds for n in counts})
         fastest = {kind: min(seconds[kind, n] for n in counts) for kind in kinds}
         products = next((kind for kind in kinds[1:] if fastest[kind] < PAYS * fastest[kinds[0]]), kinds[0])
         threads = _fewest({n: seconds[products, n] for n in counts})
@@ -101,7 +101,7 @@ def _operations(data: Dataset, config: Config) -> int:
 
 def choose_threads(probe: Probe, most: int) -> int:
     """The fewest threads, of at most so many, that are nearly as fast as any."""
-    return _fewest(measure({n: _turn(probe, n) for n in _powers(most)}))
+    return _fewest(measure({n: time_turn(probe, n) for n in _powers(most)}))
 
 
 def measure(turns: Mapping[Which, Callable[[], float]], rounds: int = ROUNDS) -> dict[Which, float]:
@@ -115,7 +115,9 @@ def measure(turns: Mapping[Which, Callable[[], float]], rounds: int = ROUNDS) ->
     return best
 
 
-def _turn(probe: Probe, threads: int) -> Callable[[], float]:
+def time_turn(probe: Probe, threads: int) -> Callable[[], float]:
+    """A turn of steps with so many threads: the seconds of one step."""
+
     def turn() -> float:
         with use_threads(threads):
             probe.step()  # the first after a change of threads is slower
