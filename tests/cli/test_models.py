@@ -122,6 +122,12 @@ def test_predict_reads_questions_and_writes_tables(kgem: Kgem, model: Model) -> 
     assert code == 0 and "France · borders · ?" in out and "? · has capital · Paris" in out
 
 
+def test_questions_end_at_newlines_alone(kgem: Kgem) -> None:
+    Path("odd.tsv").write_text("x\u2028y\tborders\t?\r\n", encoding="utf-8", newline="")
+    code, _, err = kgem("predict", "runs/a", "--queries", "odd.tsv")
+    assert code == 2 and "x\\u2028y" in err.replace("\u2028", "\\u2028"), err
+
+
 def test_evaluate_counts_test_facts_among_proposals(kgem: Kgem, model: Model) -> None:
     from kgem.answer.proposal_quality import measure_proposals
 

@@ -112,6 +112,19 @@ def _ask_graph(root: Path, name: str) -> Any:
     return _digest(triples.frame.rows())
 
 
+def _ask_names(root: Path) -> Any:
+    from kgem.data.options import ReadOptions
+    from kgem.data.sources import load_names
+
+    return dict(load_names(ReadOptions(labels=str(root / "names.tsv"))).by_label)
+
+
+def _ask_questions(root: Path) -> Any:
+    from kgem.cli.predict import _read_queries
+
+    return _read_queries(root / "questions.tsv")
+
+
 # how the files come to be
 
 
@@ -137,6 +150,12 @@ def _cached(root: Path) -> None:
     SCENES["cache"].act(root)
 
 
+def _beside(root: Path) -> None:
+    """What may be given beside a graph or a model."""
+    (root / "names.tsv").write_text("".join(f"e{i}\tNamé {i}\n" for i in range(20)), encoding="utf-8")
+    (root / "questions.tsv").write_text("".join(f"e{i}\tr\t?\n" for i in range(20)), encoding="utf-8")
+
+
 def _graph_kind(name: str, flips: int, sealed: bool = False) -> Kind:
     files = (f"{name}/*2id.txt",) if name == "g.openke" else (name,)
     return Kind(partial(_graph_as, name=name), files, partial(_ask_graph, name=name), flips, sealed)
@@ -151,6 +170,8 @@ KINDS = {
     "log": Kind(_finished, ("run/log.jsonl",), _ask_history, 400),
     "review": Kind(SCENES["review"].act, ("review.tsv",), _ask_review, 600),
     "settings": Kind(write_graph, ("tiny.toml",), _ask_settings, 400, sealed=False),
+    "names": Kind(_beside, ("names.tsv",), _ask_names, 100, sealed=False),
+    "questions": Kind(_beside, ("questions.tsv",), _ask_questions, 100, sealed=False),
     **{name: _graph_kind(name, 200) for name in GRAPHS},
     **{name: _graph_kind(name, 150, sealed=True) for name in PACKED},
     "g.openke": _graph_kind("g.openke", 100),

@@ -1,4 +1,4 @@
-"""Generated inputs to all readers of facts: read with every row accounted for, or refused; no crash, no hang."""
+"""Generated inputs to all readers: read with every row accounted for, or refused; no crash, no hang."""
 
 from __future__ import annotations
 
@@ -278,9 +278,58 @@ def _read_table(rng: random.Random, table: Any, rows: int | None) -> str:
     return "read"
 
 
+def _by_line(content: bytes) -> list[str] | None:
+    """The lines that say something, the obvious way; None if it is not text."""
+    try:
+        lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        return None
+    return [row for line in lines if (row := line.removesuffix("\r")).strip()]
+
+
+def _names(rng: random.Random) -> str:
+    """What symbols are called (--labels)."""
+    from kgem.data.names import Names
+    from kgem.data.options import ReadOptions
+    from kgem.data.sources import load_names
+    from kgem.errors import TriplesError
+
+    content = _content(rng, "names")
+    with tempfile.NamedTemporaryFile(suffix=".tsv") as file:
+        Path(file.name).write_bytes(content)
+        try:
+            found: Names = load_names(ReadOptions(labels=file.name))
+        except TriplesError as error:
+            assert error.what and error.where
+            return "refused"
+    pairs = [line.split("\t", 1) for line in _by_line(content) or []]
+    assert pairs and found.by_label == {label: " ".join(name.split()) for label, name in pairs}, f"{content!r}"
+    return "read"
+
+
+def _questions(rng: random.Random) -> str:
+    """Those of `kgem predict --queries`."""
+    from kgem.cli.predict import _read_queries
+    from kgem.errors import TriplesError
+
+    content = _content(rng, "questions")
+    with tempfile.NamedTemporaryFile(suffix=".tsv") as file:
+        Path(file.name).write_bytes(content)
+        try:
+            found = _read_queries(Path(file.name))
+        except TriplesError as error:
+            assert error.what and error.where
+            return "refused"
+    rows = [tuple(None if each in ("", "?") else each for each in row.split("\t")) for row in _by_line(content) or []]
+    assert [tuple(query) for query in found] == rows, f"{content!r}"
+    return "read"
+
+
 READERS: dict[str, Callable[[random.Random], str]] = {
     **{form: partial(_text, form=form) for form in ("tsv", "csv", "nt", "nq", "ttl", "rdf")},
     "openke": _openke,
     "parquet": _parquet,
     "frames": _frame,
+    "names": _names,
+    "questions": _questions,
 }

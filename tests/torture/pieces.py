@@ -6,6 +6,34 @@ __all__ = ["SOUND", "TOKENS"]
 
 RDF = b'<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:a="a:">'
 TOKENS: dict[str, list[bytes]] = {
+    "names": [
+        b"a",
+        b"\t",
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"a\tAnna\n",
+        b"a\tBerta\n",
+        b"\xc3\xbc",
+        b"\xff",
+        b"\0",
+        b" ",
+        b"\xef\xbb\xbf",
+    ],
+    "questions": [
+        b"a",
+        b"\t",
+        b"?",
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"a\tr\t?\n",
+        b"a\tr\tb\n",
+        b"\xff",
+        b"\0",
+        b" ",
+        b"\xe2\x80\xa8",
+    ],
     "tsv": [
         b"a",
         b"\t",
@@ -104,6 +132,8 @@ TOKENS: dict[str, list[bytes]] = {
     ],
 }
 SOUND: dict[str, tuple[bytes, list[bytes], bytes]] = {  # beginning, lines that are facts, end
+    "names": (b"", [b"a\tAnna\n", "b\tBjörn  Berg \r\n".encode(), b"c d\t x\n", b'"\t\xe2\x80\xa8y\n', b"\n"], b""),
+    "questions": (b"", [b"a\tr\t?\n", b"\tr\tb\r\n", "a\t\tß\n".encode(), b'"\t?\t\xe2\x80\xa8\n', b" \n"], b""),
     "tsv": (b"", [b"a\tr\tb\n", b"b\tr\tc\r\n", "ü ö\tr\tß\n".encode(), b'"\t,\t\xe2\x80\xa8\n'], b""),
     "csv": (b"", [b"a,r,b\n", b"b,r,c\n", b'"x,y",r,b\n', b'"q""q",r,"l\nl"\n'], b""),
     "nt": (

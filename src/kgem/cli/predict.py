@@ -145,14 +145,15 @@ def _read_queries(path: Path) -> list[Query]:
 
     with Source.of(path).open() as file:
         try:
-            lines = file.read().decode("utf-8-sig").splitlines()
+            lines = file.read().decode("utf-8-sig").split("\n")  # as facts: other ends of lines belong to labels
         except UnicodeDecodeError as error:
             raise TriplesError("is not text in UTF-8", where=str(path), remedy="save it as UTF-8") from error
     found = []
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        row = line.removesuffix("\r")
+        if not row.strip():
             continue
-        fields = [None if field in ("", "?") else field for field in line.split("\t")]
+        fields = [None if field in ("", "?") else field for field in row.split("\t")]
         if len(fields) != 3 or fields.count(None) != 1:
             raise TriplesError(
                 "is not a question: head, relation and tail separated by tabs, just one of them empty or ?",

@@ -56,7 +56,9 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
         text = (folder / LOG_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
-    *lines, _ = text.split("\n")
+    *lines, rest = text.split("\n")
+    if CHECK in rest and rest[-2:-1] == "}":  # a whole line, and what was its end
+        raise ValueError(f"line {len(lines) + 1} has another end than what was written")
     records = [json.loads(line) for line in lines]
     if any(isinstance(record, dict) and CHECK in record for record in records):
         for place, (line, record) in enumerate(zip(lines, records, strict=True), start=1):
