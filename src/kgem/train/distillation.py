@@ -1,7 +1,8 @@
-"""Phase 4: students learn what re-trained tables, the means of q and companions say together; the best takes the
+"""Phase 5: students learn what re-trained tables, the means of q and companions say together; the best takes the
 tables' place.
 
-A student is one model of the same size, trained towards both (model/teacher.py, docs/method.md section 8). Its
+A student is one model of the same size, trained towards all of them (model/teacher.py, docs/method.md section 8); the
+pre-trained tables are among them where they are better on validation than the re-trained ones. Its
 strengths, a part of the learned ones or these with a count term, are settled by a race like those before. It starts at
 the better of the two on validation, and takes the place of the re-trained tables where it beats these. In an update,
 which validation cannot judge, it starts at the re-trained tables and takes their place always.
@@ -39,6 +40,7 @@ class Distillation:
 
     retrained: PointState
     em: EMState
+    pretrained: Embeddings  # which teach, too, where they are better than the re-trained tables
     companions: Sequence[Embeddings]  # further teachers
     strengths: Callable[[float, float], Strengths]  # of a mix
     config: Config  # of the whole fit, as its phases use it
@@ -57,7 +59,7 @@ class Distillation:
                 return
             self.race = Race(self._start(), self.config.distil.candidates)
         self.race.limit_to(self.config.distil.candidates)
-        teacher = Teacher([self.retrained.best, self.em.best, *self.companions], self.config.distil.weight)
+        teacher = Teacher(self._teachers, self.config.distil.weight)
         if self._exact_since is None:
             yield from self._race_students(self.race, self._taught(self.softmax.objective, teacher))
         if not self.stop() and self.softmax.is_sampled and self.config.train.exact_epochs:
@@ -114,14 +116,26 @@ class Distillation:
 
         An update has re-trained tables for its student, as for its re-training. False if a stop was asked for.
         """
-        starts = {"point": self.retrained.best} | ({} if self.is_update else {"mean": self.em.best})
-        mrrs = {name: 0.0 if self.validate is None else self.validate(tables) for name, tables in starts.items()}
+        judged = {"point": self.retrained.best}
+        if not self.is_update:
+            judged |= {"mean": self.em.best, "pretrained": self.pretrained}
+        mrrs = {name: 0.0 if self.validate is None else self.validate(tables) for name, tables in judged.items()}
         if self.stop():
             return False
-        name = max(mrrs, key=lambda each: mrrs[each])
-        of_retrained = {} if name == "point" else {"retrained": mrrs["point"]}
-        self.events.append({"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name], **of_retrained})
+        name = max(("point", "mean"), key=lambda each: mrrs.get(each, -1.0))
+        event = {"event": "distil", "phase": "distil", "start": name, "mrr": mrrs[name]}
+        if name != "point":
+            event["retrained"] = mrrs["point"]
+        if mrrs.get("pretrained", 0.0) > mrrs["point"]:
+            event["pretrained"] = mrrs["pretrained"]
+        self.events.append(event)
         return True
+
+    @property
+    def _teachers(self) -> list[Embeddings]:
+        """Whose scores are averaged."""
+        pretrained = [self.pretrained] if "pretrained" in self._beginning else []
+        return [self.retrained.best, self.em.best, *pretrained, *self.companions]
 
     @property
     def _beginning(self) -> dict[str, Any]:

@@ -554,6 +554,7 @@ class ThreePhases:
         return Distillation(
             retrained=self.race.state,
             em=self.em,
+            pretrained=self.pretraining.best,
             companions=() if self.companions is None else self.companions.trained,
             strengths=self.retraining_strengths,
             config=self.settings,
