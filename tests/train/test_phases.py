@@ -395,6 +395,18 @@ def test_a_student_starts_at_the_better_model_and_counts_if_it_beats_the_re_trai
     assert fit.result().epochs["distil"] == 3
 
 
+@pytest.mark.parametrize(("mrr", "teaches"), [(0.6, True), (0.5, False), (0.4, False)])
+def test_pre_trained_tables_teach_where_they_are_better_than_re_trained_ones(mrr: float, teaches: bool) -> None:
+    fit = ThreePhases(DATA, with_student(TINY), lambda tables: mrr if tables is fit.pretraining.best else 0.5)
+    exhaust(fit.epochs("companions"))
+    distillation = fit._start_distillation()
+    assert distillation._choose_start()
+    assert any(tables is fit.pretraining.best for tables in distillation._teachers) is teaches
+    assert len(distillation._teachers) == 2 + teaches + len(distillation.companions)
+    (event,) = (event for event in fit.events if event["event"] == "distil")
+    assert event["start"] == "point" and event.get("pretrained") == (mrr if teaches else None)
+
+
 def test_a_student_begins_with_a_part_of_the_accumulators() -> None:
     """Of Adagrad's, which only grow; Adam's are averages, and stay."""
     for optimizer, part in (("adagrad", 0.1), ("adam", 1.0)):
