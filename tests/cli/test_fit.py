@@ -181,7 +181,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
         interrupt(pressed, epoch)
         code, out, err = kgem("fit", "graph.tsv", "--out", "a", *SETTINGS)
     assert code == 130 and out == ""
-    assert f"stopped and saved after {pluralise(epoch, 'epoch')}; go on: kgem resume a" in err
+    assert f"stopped and saved after {pluralise(epoch, 'epoch')}\ngo on: kgem resume a" in err
     assert signal.getsignal(signal.SIGINT) is before
     code, _, err = kgem("resume", "a")
     assert code == 0 and f"goes on after {pluralise(epoch, 'epoch')}" in err

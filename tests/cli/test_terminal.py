@@ -90,7 +90,7 @@ def test_bars_and_ctrl_c_which_saves(graph: Path) -> None:
     assert "pre-training" in text and "━" in text and "best MRR" in text and "left" in text
     assert f"{ESCAPE}3" not in text  # NO_COLOR
     after = read_log(graph / "run")
-    assert f"stopped and saved after {len(after)} epochs" in text and "; go on: kgem resume run" in text
+    assert f"stopped and saved after {len(after)} epochs" in text and "\ngo on: kgem resume run\r\n" in text
     assert after[-1]["phase"] == "em" and list((graph / "run" / "checkpoints").iterdir())
 
     again = Terminal(["resume", "run"], graph, columns=40)

@@ -63,7 +63,7 @@ def test_a_stopped_command_goes_on_when_it_is_given_again(
     with monkeypatch.context() as patch:
         patch.setattr("kgem.cli.watch.Stop.asked", property(lambda self: True, lambda self, value: None), raising=False)
         code, _, err = evidence(*words)
-    assert code == 130 and "stopped and saved after 0 epochs; go on: give the same command again" in err
+    assert code == 130 and "stopped and saved after 0 epochs\ngo on: give the same command again" in err
     assert not (here / "results").exists()
     with Run.open(here / "runs/table1/tiny-complex-3-em-0") as run:
         assert not run.records
@@ -85,7 +85,7 @@ def test_a_stopped_command_that_makes_cells_anew_goes_on_without_force(
     with monkeypatch.context() as patch:
         patch.setattr("kgem.cli.watch.Stop.asked", property(lambda self: True, lambda self, value: None), raising=False)
         code, _, err = evidence(*words, "--force")
-    assert code == 130 and "stopped and saved after 0 epochs; go on: give the same command again without --force" in err
+    assert code == 130 and "stopped and saved after 0 epochs\ngo on: give the same command again without --force" in err
     assert not first.exists() and not second.exists(), "all of them are to be made anew"
     code, _, err = evidence(*words)
     assert code == 0, err

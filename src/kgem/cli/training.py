@@ -46,13 +46,13 @@ def train(run: Run, *, quiet: bool, plan: bool = True, goes_on: str | None = Non
                     stop.waits = False
                     return run.finish()
     except KeyboardInterrupt:
-        say(f"stopped without saving; the last checkpoint is there; {goes_on}")
+        say("stopped without saving; the last checkpoint is there", goes_on)
         raise typer.Exit(INTERRUPTED) from None
     except KgemError:
         say(f"the run is in {plain(run.folder)}")
         raise
     more = f" and {pluralise(steps, 'step')} of the next" if (steps := run.steps_of_next_epoch) else ""
-    say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}{more}; {goes_on}")
+    say(f"stopped and saved after {pluralise(len(run.records), 'epoch')}{more}", goes_on)
     raise typer.Exit(INTERRUPTED)
 
 
