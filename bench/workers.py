@@ -17,6 +17,7 @@ from bench.protocol import THREADS
 __all__ = ["ROOT", "Worker", "WorkerFailed", "summary", "take_turns"]
 
 ROOT = Path(__file__).resolve().parent.parent
+SET_BY_KGEM = ("GOMP_SPINCOUNT", "THP_MEM_ALLOC_ENABLE")  # where it is imported, here too; no others get them from it
 
 
 class WorkerFailed(RuntimeError):
@@ -31,10 +32,11 @@ class Worker:
         self._log = log
         self._errors = log.open("a")
         threads = str(THREADS)
+        inherited = {name: value for name, value in os.environ.items() if name not in SET_BY_KGEM}
         self._process = subprocess.Popen(
             [str(python or sys.executable), "-m", module],
             cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"},
+            env={**inherited, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
